@@ -2,7 +2,8 @@
 
 Writes synthetic traces of 40,000 events each into FOLDER (those that are there are used again), and diagnoses them by
 a pool, by Ray, by both with a worker killed and with a file that is gone, and from digests made at once, in eight parts
-and by an array job of Slurm. Prints what each takes, and ends with 1 unless those of a group give the same JSON.
+and by an array job of Slurm (with `--slurm`, as root). Prints what each takes, and ends with 1 unless those of a group
+give the same JSON.
 
 `--distinct 64` makes every further trace a copy by link of one of the first: then the disk need not hold 12.8 GB, and
 the work of digests is the same. Copies state a rank that is taken, so this is for the runs on traces alone.
@@ -113,12 +114,12 @@ def _run(job: Job, name: str) -> Cost:
     executor, _, fault = name.partition("-")
     if executor in ("pool", "ray"):
         kill = {"pool": POOL_WORKER, "ray": RAY_WORKER}[executor] if fault == "killed" else b""
-        where = str(job.missing / "*.json.gz" if fault == "missing" else job.traces)
+        where = "missing/*.json.gz" if fault == "missing" else "traces"
         options = ["--executor", executor, "--jobs", str(job.jobs), "--no-cache"]
-        return cost_of(_diagnose(job, name, where, *options), kill=kill)
+        return cost_of(_diagnose(job, name, where, *options), job.folder, kill=kill)
     shutil.rmtree(job.digests(name), ignore_errors=True)
     digested = {"digests": _digest_at_once, "parts": _digest_in_parts, "slurm": _digest_by_slurm}[name](job)
-    cost_of(_diagnose(job, name, str(job.digests(name))))
+    cost_of(_diagnose(job, name, str(job.digests(name))), job.folder)
     return digested
 
 
@@ -127,11 +128,11 @@ def _diagnose(job: Job, name: str, where: str, *options: str) -> list[str]:
 
 
 def _digest_at_once(job: Job) -> Cost:
-    return cost_of(_digest(job, "digests"))
+    return cost_of(_digest(job, "digests"), job.folder)
 
 
 def _digest_in_parts(job: Job) -> Cost:
-    costs = [cost_of(_digest(job, "parts", "--shard", f"{part}/{PARTS}")) for part in range(PARTS)]
+    costs = [cost_of(_digest(job, "parts", "--shard", f"{part}/{PARTS}"), job.folder) for part in range(PARTS)]
     return Cost(
         wall_s=sum(cost.wall_s for cost in costs),
         cpu_s=sum(cost.cpu_s for cost in costs),
@@ -170,8 +171,9 @@ def _digest_by_slurm(job: Job) -> Cost:
     (work / "traces").symlink_to(job.traces)
     with slurm_node(work / "node", cpus=job.jobs) as environment:
         path = f"{redline.parent}:{os.environ['PATH']}"
-        command = ["sbatch", "--wait", f"--chdir={work}", str(work / "digest.sbatch")]
-        cost = cost_of(command, {**environment, "PATH": path, "REDLINE_CACHE": "off"})
+        cost = cost_of(
+            ["sbatch", "--wait", "digest.sbatch"], work, {**environment, "PATH": path, "REDLINE_CACHE": "off"}
+        )
     shutil.move(work / "digests", job.digests("slurm"))
     return cost
 

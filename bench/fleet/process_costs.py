@@ -5,13 +5,13 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 _MARK = "REDLINE_BENCH_RUN"
-_LOOK_S = 0.2
+_LOOK_S = 0.5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -21,7 +21,7 @@ class Cost:
     """Of one command."""
 
     wall_s: float
-    cpu_s: float  # of what lived for less than a fifth of a second, nothing
+    cpu_s: float  # of what lived for less than half a second, nothing
     peak_bytes: int  # of its largest process
     killed: int  # processes that were killed on purpose
 
@@ -31,13 +31,14 @@ class _Watched:
 
     def __init__(self, mark: str) -> None:
         self._mark = f"{_MARK}={mark}".encode()
+        self._others = set(Path("/proc").iterdir())  # that were there before: nothing of theirs is read
         self._is_ours: dict[str, bool] = {}
         self.cpu_s: dict[str, float] = {}
         self.peak_bytes = 0
 
     def look(self) -> None:
         for folder in Path("/proc").iterdir():
-            if folder.name.isdecimal():
+            if folder.name.isdecimal() and folder not in self._others:
                 with suppress(OSError):
                     self._look_at(folder)
 
@@ -63,23 +64,23 @@ def _command_line(process: str) -> bytes:
 
 def cost_of(
     command: Sequence[str],
+    folder: Path,
     environment: Mapping[str, str] | None = None,
     kill: bytes = b"",
-    tell: Callable[[int], None] = lambda _: None,
 ) -> Cost:
-    """Run a command to its end. With `kill`, the first worker whose command line has it is killed in its work."""
+    """Run a command in a folder to its end. With `kill`, the first worker whose command line has it is killed while it
+    works."""
     mark = secrets.token_hex(8)
     watched = _Watched(mark)
     begin_s, killed = time.monotonic(), 0
     with subprocess.Popen(
-        command, env={**os.environ, **(environment or {}), _MARK: mark}, stdout=subprocess.DEVNULL
+        command, cwd=folder, env={**os.environ, **(environment or {}), _MARK: mark}, stdout=subprocess.DEVNULL
     ) as process:
         while process.poll() is None:
             watched.look()
-            victims = watched.working(kill, least_cpu_s=1.5) if kill and not killed else []
+            victims = watched.working(kill, least_cpu_s=1.0) if kill and not killed else []
             if victims:
                 os.kill(victims[0], signal.SIGKILL)
-                tell(victims[0])
                 killed = 1
             time.sleep(_LOOK_S)
     if process.returncode:

@@ -116,7 +116,7 @@ def test_a_worker_of_ray_that_is_killed_costs_a_second_try(tmp_path: Path) -> No
 def test_a_cluster_that_does_not_answer_is_said_at_once(traces: Path, tmp_path: Path) -> None:
     said = refused(tmp_path, "diagnose", traces, "--address", "127.0.0.1:9")
     assert "no Ray cluster at 127.0.0.1:9: " in said
-    assert "leave the address out to start one on this machine" in said
+    assert "leave --address out to start one on this machine" in said
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed here")
