@@ -146,7 +146,7 @@ def _digest(job: Job, name: str, *options: str) -> list[str]:
     return [
         *REDLINE,
         "digest",
-        str(job.traces),
+        "traces",
         "-o",
         output,
         "--quiet",

@@ -138,8 +138,8 @@ def _connected(ray: Any, choice: ExecutorChoice, files: int) -> bool:
         ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError) as error:
         raise UsageError(
-            f"no Ray cluster at {address}: {_reason(error)}; give the address of its head, or leave `address=...` out to "
-            "start one on this machine"
+            f"no Ray cluster at {address}: {_reason(error)}; give the address of its head, or leave `address=...` out "
+            "to start one on this machine"
         ) from error
     return True  # of the connection: `shutdown` leaves the cluster as it is
 
