@@ -2,9 +2,11 @@
 
 import logging
 import os
+import secrets
 import socket
+import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +21,7 @@ _INFLATES = 13  # times, a compressed trace
 _BASE_BYTES = 256_000_000  # of a worker with everything imported, and a small trace
 _STORE_BYTES = 256_000_000  # for results, of which each has about 100 kB
 _ANSWERS_S = 5.0
+_LOOPBACK = "127.0.0.2"  # Ray replaces 127.0.0.1 by an address that others can reach
 _COMPRESSED = frozenset({".gz", ".zst", ".tgz"})
 
 
@@ -35,9 +38,18 @@ class RayTasks(Generic[Result]):
     """Each file a task of one CPU with a bound on its memory. A Ray that was started here ends with the work."""
 
     def __init__(self, work: Callable[[Path], Result], choice: ExecutorChoice, files: int) -> None:
-        self._ray = _imported()
         self._work = work
-        self._is_ours = _connected(self._ray, choice, files)
+        self._undo = ExitStack()
+        address = choice.address or os.environ.get("RAY_ADDRESS")
+        if address is None:
+            _keep_to_ourselves()  # it counts only before Ray is imported
+        self._ray = _imported()
+        # Ray prints why a worker died on stdout, which belongs to results, until it is disconnected.
+        self._undo.enter_context(redirect_stdout(sys.stderr))
+        with self._undo.pop_all() as undo:
+            if _connected(self._ray, address, min(processes_for(choice.jobs), files)):
+                undo.callback(self._ray.shutdown)
+            self._undo = undo.pop_all()
         resources = self._ray.cluster_resources()
         self.slots = choice.jobs or max(int(resources.get("CPU", 1)), 1)
         self._most_bytes = max((node["Resources"].get("memory", 0.0) for node in self._ray.nodes()), default=0.0)
@@ -74,8 +86,7 @@ class RayTasks(Generic[Result]):
     ) -> None:
         for task in list(self._task_of.values()):
             self.abandon(task)
-        if self._is_ours:
-            self._ray.shutdown()
+        self._undo.close()
 
     def _outcome(self, task: int, result: Any) -> Result | InputError | WorkerDied:
         """Raises UsageError where the workers of the cluster cannot run Redline: then no task can."""
@@ -121,16 +132,22 @@ def _imported() -> Any:
     return ray
 
 
-def _connected(ray: Any, choice: ExecutorChoice, files: int) -> bool:
-    """Whether a Ray was started for this, on the loopback of this machine; else that of the user's cluster is used."""
+def _keep_to_ourselves() -> None:
+    """A Ray that is started here listens on all interfaces: it takes work only from who has its token, and reports
+    nothing to anybody."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"  # Rays before 2.52 know no tokens
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+def _connected(ray: Any, address: str | None, cores: int) -> bool:
+    """Whether this connected, to a cluster or to a Ray started for it on the loopback, and so has to disconnect."""
     if ray.is_initialized():
         return False
-    address = choice.address or os.environ.get("RAY_ADDRESS")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody without being asked for
-        cores = min(processes_for(choice.jobs), files)
-        own = {"include_dashboard": False, "object_store_memory": _STORE_BYTES, "_node_ip_address": "127.0.0.1"}
+        own = {"include_dashboard": False, "object_store_memory": _STORE_BYTES, "_node_ip_address": _LOOPBACK}
         ray.init(address="local", num_cpus=cores, **own, **quiet)
         return True
     try:
@@ -141,7 +158,7 @@ def _connected(ray: Any, choice: ExecutorChoice, files: int) -> bool:
             f"no Ray cluster at {address}: {_reason(error)}; give the address of its head, or leave `address=...` out "
             "to start one on this machine"
         ) from error
-    return True  # of the connection: `shutdown` leaves the cluster as it is
+    return True
 
 
 def _refuse_unless_answered(address: str) -> None:
