@@ -142,7 +142,7 @@ def _keep_to_ourselves() -> None:
 
 
 def _connected(ray: Any, address: str | None, cores: int) -> bool:
-    """Whether this connected, to a cluster or to a Ray started for it on the loopback, and so has to disconnect."""
+    """Whether this connected, to a cluster or to a Ray started for it, and so has to disconnect."""
     if ray.is_initialized():
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
