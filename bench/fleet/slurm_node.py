@@ -62,7 +62,7 @@ def slurm_node(folder: Path, cpus: int = 2) -> Iterator[dict[str, str]]:
     host = socket.gethostname().partition(".")[0]
     configuration = folder / "slurm.conf"
     configuration.write_text(
-        _CONFIGURATION.format(host=host, folder=folder, cpus=cpus, controller_port=_free_port(), node_port=_free_port())
+        _CONFIGURATION.format(host=host, folder=folder, cpus=cpus, controller_port=free_port(), node_port=free_port())
     )
     (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
     environment = {**os.environ, "SLURM_CONF": str(configuration)}
@@ -120,7 +120,8 @@ def _until(is_so: Callable[[], bool], started: list[subprocess.Popen[bytes]], fo
         time.sleep(0.3)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback that nobody listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

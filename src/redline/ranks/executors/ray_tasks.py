@@ -148,7 +148,13 @@ def _connected(ray: Any, address: str | None, cores: int) -> bool:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         own = {"include_dashboard": False, "object_store_memory": _STORE_BYTES, "_node_ip_address": _LOOPBACK}
-        ray.init(address="local", num_cpus=cores, **own, **quiet)
+        try:
+            ray.init(address="local", num_cpus=cores, **own, **quiet)
+        except Exception as error:  # of this class where its processes do not come up in time
+            raise UsageError(
+                f"Ray did not start on this machine: {_reason(error)}; leave `executor=ray` out, or give the address "
+                "of a cluster that runs"
+            ) from error
         return True
     try:
         _refuse_unless_answered(address)
