@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn, cast
@@ -85,15 +85,17 @@ def instructions(folders: AllowedFolders) -> str:
     )
 
 
-def _described() -> Sequence[types.Tool]:
-    annotations = {"read_only_hint": True, "destructive_hint": False, "idempotent_hint": True, "open_world_hint": False}
+def _described() -> list[types.Tool]:
+    annotations = types.ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
     return [
         types.Tool(
             name=tool.name,
             title=tool.title,
             description=tool.told,
             input_schema=tool.input_schema,
-            annotations=types.ToolAnnotations(**annotations),
+            annotations=annotations,
         )
         for tool in AGENT_TOOLS.values()
     ]
