@@ -70,7 +70,8 @@ def _own_start_ns(analysis: RankAnalysis, rows: I64) -> I64:
     spans, backward = analysis.timeline.spans, analysis.passes.backward
     last = np.searchsorted(backward.start, spans.end_ns[rows]) - 1
     is_inside = (last >= 0) & (np.append(backward.start, 0)[last] >= spans.start_ns[rows])
-    return np.where(is_inside, np.append(backward.end, 0)[last], spans.start_ns[rows])
+    closed_ns = np.minimum(np.append(backward.end, 0)[last], spans.end_ns[rows])
+    return np.where(is_inside, closed_ns, spans.start_ns[rows])
 
 
 def _launched_in(analysis: RankAnalysis, rows: I64, start_ns: I64) -> I64:
