@@ -25,7 +25,7 @@ JOB = Path(__file__).parent / "source_job.py"
 TORCHRUN = ("--standalone", "--nproc-per-node", "2")
 QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 WARM_UP, BEFORE_END = 0.3, 0.97  # of the samples: what is before and after is left out
-MOST_GROWTH_KIB = 16  # of a process, for each window between the halves
+MOST_GROWTH = 0.01  # of the memory of a process, from one half to the next
 EVENTS = (4_000, 40_000, 400_000)
 Json = dict[str, Any]
 
@@ -122,7 +122,7 @@ def soak(folder: Path, windows: int, period_s: float, step_s: float) -> Json:
         "exit code": watcher.returncode,
         "losses identical": all(same),
         "losses compared": 2 * steps,
-        "flat": all(_is_flat(of_process, windows) for of_process in held.values()),
+        "flat": all(_is_flat(of_process) for of_process in held.values()),
         "held": held,
         "digests": digests,
         "watcher_cpu_s": round(record["watcher_cpu_ns"] / 1e9, 2),
@@ -192,11 +192,10 @@ def _held(samples: Sequence[Sample]) -> Json:
     }
 
 
-def _is_flat(held: Json, windows: int) -> bool:
-    growth_kib = held["anonymous_kib"][1] - held["anonymous_kib"][0]
-    between = windows * (BEFORE_END - WARM_UP) / 2
+def _is_flat(held: Json) -> bool:
+    first_kib, second_kib = held["anonymous_kib"]
     same = all(held[what][1] <= held[what][0] for what in ("files", "threads"))
-    return same and growth_kib <= MOST_GROWTH_KIB * between
+    return same and second_kib <= (1 + MOST_GROWTH) * first_kib
 
 
 # --- overhead ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from redline.launch import shared_state as at
 from redline.launch.digests_record import DELETED
 from redline.launch.outside.digest_troubles import DigestTroubles
 from redline.launch.outside.window_traces import TraceKey, WindowTrace
+from redline.launch.process import is_alive
 from redline.launch.shared_state import ProcessSlot
 
 
@@ -39,7 +40,7 @@ class KeptTraces:
             self._undecided.setdefault(trace.window, []).append(trace)
 
     def due(self) -> tuple[int, int] | None:
-        """The oldest undecided window, where it is none of the newest, and no trace of it is being written."""
+        """The oldest undecided window, where it is none of the newest, and no trace of it is still to come."""
         if self._windows is None or len(self._undecided) <= self._windows:
             return None
         oldest = min(self._undecided)
@@ -49,7 +50,11 @@ class KeptTraces:
             for window in slot.windows()
             if window[at.STATE] == at.EXPORTING
         }
-        return None if oldest in exporting else oldest
+        if oldest in exporting or (
+            len(self._undecided) == 1 and any(_is_behind(slot, oldest) for slot in self._slots())
+        ):
+            return None
+        return oldest
 
     def choice(self, window: tuple[int, int]) -> dict[str, Any] | None:
         """The task of finding out which of the own ranks stand out in it; None where one is alone."""
@@ -95,3 +100,9 @@ class KeptTraces:
             with suppress(OSError):  # others have theirs in it
                 folder.rmdir()
         self._emptied.clear()
+
+
+def _is_behind(slot: ProcessSlot, window: tuple[int, int]) -> bool:
+    """Whether this rank is yet to have the window, as far as one can know."""
+    restart, number = window
+    return slot.words[at.RESTART] == restart and slot.words[at.WINDOWS_DONE] < number and is_alive(slot.words[at.PID])
