@@ -38,6 +38,7 @@ def main() -> int:
     parser.add_argument("--step-s", type=float, default=0.1, help="length of a step of the soak, about")
     parser.add_argument("--events", type=int, nargs="*", default=EVENTS, help="of the traces whose digest is measured")
     parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=1500, help="of each run of a pair, with a window every 60 steps")
     parser.add_argument("--folder", type=Path, help="to keep the files in")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -46,7 +47,7 @@ def main() -> int:
         if options.what == "size":
             print(json.dumps(sizes(folder, options.events), indent=1))
         elif options.what == "overhead":
-            print(json.dumps(overhead(folder, options.pairs), indent=1))
+            print(json.dumps(overhead(folder, options.pairs, options.steps), indent=1))
         else:
             told = soak(folder, options.windows, options.period_s, options.step_s)
             print(json.dumps(told, indent=1))
@@ -201,13 +202,13 @@ def _is_flat(held: Json) -> bool:
 # --- overhead ---------------------------------------------------------------------------------------------------------
 
 
-def overhead(folder: Path, pairs: int) -> Json:
+def overhead(folder: Path, pairs: int, steps: int) -> Json:
     """Runs of one rank with a window every 60 steps, with and without digests, in turns: the mean step of each."""
     ratios, cpu_s, busy = [], [], []
     for pair in range(pairs):
         steps_ns = {}
         for digests in random.Random(pair).sample((True, False), 2):
-            record = _overhead_run(folder / f"{pair}-{digests}", digests)
+            record = _overhead_run(folder / f"{pair}-{digests}", steps, digests)
             steps_ns[digests] = record["ranks"][0]["step_mean_ns"]
             if digests:
                 made = record["digests"]
@@ -226,9 +227,9 @@ def overhead(folder: Path, pairs: int) -> Json:
     }
 
 
-def _overhead_run(folder: Path, digests: bool) -> Json:
+def _overhead_run(folder: Path, steps: int, digests: bool) -> Json:
     options = ["-q", "--every", "60", "--budget", "100%", *["--digests"] * digests]
-    job = [str(JOB), "--steps", "1500", "--layers", "12", "--losses", f"{folder}.losses"]
+    job = [str(JOB), "--steps", str(steps), "--layers", "12", "--losses", f"{folder}.losses"]
     words = [sys.executable, "-m", "redline", "run", *options, "-o", str(folder), "--", *job]
     subprocess.run(words, check=True, env=_environment())
     content: Json = json.loads((folder / "run.json").read_text())

@@ -35,9 +35,9 @@ SLOW_MEMORY_SAMPLE = [
     *(f"{fault}-in-1-memory" for fault in FAULTS if f"{fault}-in-1-memory" not in MEMORY_SAMPLE),
     "clean-in-2-memory", "exception-in-2-memory", "sigkill-in-2-memory", "sigstop-in-2-memory", "oom-in-2-memory",
 ]  # fmt: skip
-DIGESTS_SAMPLE = ["clean-in-1-digests", "disk_full-after-1-digests"]  # whose bare runs are others' too
+DIGESTS_SAMPLE = ["clean-in-1-digests"]  # whose bare run is another's too
 SLOW_DIGESTS_SAMPLE = [
-    *(f"{fault}-after-1-digests" for fault in FAULTS if fault not in ("clean", "disk_full")),
+    *(f"{fault}-after-1-digests" for fault in FAULTS if fault != "clean"),
     "clean-in-2-digests", "sigkill-after-2-digests", "sigterm-after-2-digests", "read_only-in-2-digests",
 ]  # fmt: skip
 # Faults that CI meets in tests of a single promise, and so not once more here.
