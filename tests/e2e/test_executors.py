@@ -25,6 +25,7 @@ from redline.testing.synthetic import JobSpec, Straggler, write_job
 from tests.conftest import ROOT
 
 RAY = os.environ.get("REDLINE_RAY_PYTHON") or (sys.executable if find_spec("ray") else None)
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}  # of the cluster that a test starts
 SECONDS = 600.0  # only guards against a hang
 
 needs_ray = pytest.mark.skipif(RAY is None, reason="no Ray here, and REDLINE_RAY_PYTHON names no Python with it")
@@ -138,7 +139,7 @@ def cluster_without(hidden: Path, folder: Path) -> Iterator[str]:
     port = free_port()
     start = f"mount -t tmpfs none {hidden} && exec {RAY} -m ray.scripts.scripts start --head --block --num-cpus 2"
     options = f"--port {port} --node-ip-address 127.0.0.2 --temp-dir {folder} --include-dashboard false"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "RAY_USAGE_STATS_ENABLED": "0", **TOKEN}
     with (folder / "cluster.log").open("w") as log:
         process = subprocess.Popen(
             ["unshare", "-m", "sh", "-c", f"{start} {options}"], env=environment, stdout=log, stderr=log
@@ -166,7 +167,7 @@ def test_a_cluster_that_does_not_see_a_file_is_named(traces: Path, tmp_path: Pat
     said_of: list[str] = []
     with cluster_without(hidden, folder) as address:
         for paths, failures in (([traces], 0), ([traces, hidden], 1)):
-            with by_ray(tmp_path, "inspect", *paths, "--json", "--address", address) as process:
+            with by_ray(tmp_path, "inspect", *paths, "--json", "--address", address, **TOKEN) as process:
                 printed, said = process.communicate(timeout=SECONDS)
             assert process.returncode == 0, said
             job = json.loads(printed)

@@ -161,8 +161,8 @@ def _connected(ray: Any, address: str | None, cores: int) -> bool:
         ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError) as error:
         raise UsageError(
-            f"no Ray cluster at {address}: {_reason(error)}; give the address of its head, or leave `address=...` out "
-            "to start one on this machine"
+            f"no Ray cluster at {address}: {_reason(error)}; give the address of its head, and its token in "
+            "RAY_AUTH_TOKEN if it has one, or leave `address=...` out to start one on this machine"
         ) from error
     return True
 
