@@ -11,7 +11,8 @@ from pathlib import Path
 
 import shtab
 
-from redline.cli import VERBS, plan
+from redline.cli import VERBS, lake, plan
+from redline.cli.lake import ask
 from redline.hardware.catalogue import machines
 from redline.launch.levers import KINDS
 from redline.model.known import known_models
@@ -21,6 +22,7 @@ from redline.trials.lever_pages import short_name
 FOLDER = Path(__file__).parents[1] / "src" / "redline" / "cli" / "completions"
 SHELLS = ("bash", "zsh", "fish")
 _FILES = {"FILE": shtab.FILE, "PATH": shtab.FILE, "PROFILE": shtab.FILE, "NAME|FILE": shtab.FILE, "FOLDER": shtab.DIR}
+_OF_KINDS = {"lake": lake, "plan": plan}  # verbs whose first word decides which options there are
 _WIDEST = 72  # letters that a shell shows beside a word
 
 Parsers = dict[str, argparse.ArgumentParser]
@@ -35,19 +37,20 @@ def whole_parser() -> argparse.ArgumentParser:
     verbs = root.add_subparsers(dest="verb")
     for name, verb in VERBS.items():
         parser = verbs.add_parser(name, help=verb.summary, description=verb.summary)
-        if name == "plan":
+        if name in _OF_KINDS:
             kinds = parser.add_subparsers(dest="kind")
-            for kind, summary in plan.KINDS.items():
-                _completed(kinds.add_parser(kind, help=summary), f"plan {kind}")
+            for kind, summary in _OF_KINDS[name].KINDS.items():
+                _completed(kinds.add_parser(kind, help=summary), f"{name} {kind}")
         else:
             _completed(parser, name)
     return root
 
 
 def _completed(parser: argparse.ArgumentParser, name: str) -> None:
-    """With the arguments of a verb or a kind of plan, and what may stand for each."""
-    if name.startswith("plan "):
-        for action in plan.build_parser(name.removeprefix("plan "))._actions[1:]:
+    """With the arguments of a verb or a kind of one, and what may stand for each."""
+    verb, _, kind = name.partition(" ")
+    if kind:
+        for action in _OF_KINDS[verb].build_parser(kind)._actions[1:]:
             parser._add_action(action)
     else:
         VERBS[name].add_arguments(parser)
@@ -68,6 +71,8 @@ def _names_for(name: str, action: argparse.Action) -> list[str]:
         return [*(code for codes in sections().values() for code in codes), *map(short_name, KINDS)]
     if (name == "hardware" and action.dest == "name") or (name.startswith("plan ") and action.dest == "machine"):
         return [machine.name for machine in machines()]
+    if name.startswith("lake "):
+        return list(ask.QUESTIONS) if action.dest == "question" else []
     return list(known_models()) if action.dest == "model" else []
 
 

@@ -104,9 +104,10 @@ def build_parser(name: str) -> Parser:
 
 def parsers() -> dict[str, Parser]:
     """Of every verb, and of what a verb of several kinds takes for each."""
-    from redline.cli import plan
+    from redline.cli import lake, plan
 
     kinds = {f"plan {kind}": plan.build_parser(kind) for kind in plan.KINDS}
+    kinds |= {f"lake {kind}": lake.build_parser(kind) for kind in lake.KINDS}
     return {name: build_parser(name) for name in VERBS} | kinds
 
 
@@ -204,6 +205,7 @@ VERBS = {
     "tune": _verb("tune", "find the levers that make a script faster and keep its numbers right, each proven"),
     "explain": _verb("explain", "explain findings: cause, fix and possible gain"),
     "digest": _verb("digest", "reduce each rank's trace to a file of at most 32 KB, to diagnose from"),
+    "lake": _verb("lake", "ask the digests of all jobs: what is lost where, which nodes are late, what changed"),
     "hardware": _verb("hardware", "show peak figures of accelerators, with their sources"),
     "mcp": _verb("mcp", "serve inspect, diagnose, explain, compare, plan and hardware to AI agents, read-only"),
 }

@@ -1,0 +1,49 @@
+"""From what the user named to the digests of a job, window by window."""
+
+import glob
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from redline.artifacts import DIGEST_ENDING
+from redline.errors import InputError, UsageError
+
+_WINDOW = re.compile(r"window-([0-9]+)")
+_RESTART = re.compile(r"restart-([0-9]+)")
+Window = tuple[int, int]  # numbers of the restart and the window; (0, 0) where the folders name none
+
+
+def find_digests(named: Sequence[str | Path]) -> dict[Window, list[Path]]:
+    """Digests by the window that their folders name, each file once."""
+    paths = list(dict.fromkeys(path for name in named for path in _meant_by(str(name))))
+    if not paths:
+        raise UsageError("lake add: no digest was named; give the files or the folder that `redline digest` wrote")
+    windows: dict[Window, list[Path]] = {}
+    for path in paths:
+        windows.setdefault(_window_of(path), []).append(path)
+    return windows
+
+
+def _meant_by(named: str) -> list[Path]:
+    path = Path(named)
+    if path.is_dir():
+        inside = sorted(path.rglob(f"*{DIGEST_ENDING}"))
+        if not inside:
+            raise InputError(f"{named}: no digest in this folder; make digests of its traces first: redline digest")
+        return inside
+    if path.exists():
+        return [path]
+    matches = sorted(map(Path, glob.glob(named, recursive=True)))  # noqa: PTH207 (absolute patterns)
+    if not matches:
+        raise InputError(f"{named}: no such file or folder, and as a pattern it matches nothing.")
+    return [inner for match in matches for inner in _meant_by(str(match))]
+
+
+def _window_of(path: Path) -> Window:
+    numbers = [0, 0]
+    for name in path.absolute().parts:
+        for place, pattern in enumerate((_RESTART, _WINDOW)):
+            match = pattern.fullmatch(name)
+            if match:
+                numbers[place] = int(match[1])
+    return numbers[0], numbers[1]

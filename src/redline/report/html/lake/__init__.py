@@ -1,0 +1,1 @@
+"""The page of an answer of the lake."""
