@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ from redline.lake.parts import parts_of, write_part
 from redline.lake.questions import QUESTIONS
 from redline.verbs.lake import ask_lake
 
-SHAPE = FleetShape(digests=100_000, jobs=1000, nodes=1300, bad=tuple(range(17, 1300, 130)))
+SHAPE = FleetShape(digests=100_000, jobs=1000, nodes=500, bad=tuple(range(17, 500, 50)))
 RANKS = 64  # of the job of a writer
 
 
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--lake", type=Path, help="folder to keep the lake in (default: a temporary one)")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--only", choices=("lake", "seeds", "writers"), help="one part of it")
     parser.add_argument("--writer", nargs=3, metavar=("LAKE", "JOB", "WINDOWS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.writer:
@@ -45,12 +47,18 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         lake = options.lake or Path(folder) / "lake"
-        for line in _measured(lake, options.kills, options.seeds):
-            print(line, flush=True)
+        parts = {
+            "lake": lambda: _of_lake(lake),
+            "seeds": lambda: _over_seeds(options.seeds),
+            "writers": lambda: _of_writers(Path(folder), options.kills),
+        }
+        for name, lines in parts.items():
+            for line in lines() if options.only in (None, name) else ():
+                print(line, flush=True)
     return 0
 
 
-def _measured(lake: Path, kills: int, seeds: int) -> Iterator[str]:
+def _of_lake(lake: Path) -> Iterator[str]:
     if not lake.exists():
         began_s = time.process_time()
         make_lake(lake, SHAPE)
@@ -58,16 +66,16 @@ def _measured(lake: Path, kills: int, seeds: int) -> Iterator[str]:
     parts = parts_of(lake)
     size_bytes = sum(part.path.stat().st_size for part in parts)
     yield f"size: {size_bytes / SHAPE.digests:.0f} B per digest, {size_bytes / 1e6:.1f} MB in {len(parts)} files"
-    for question in QUESTIONS:
-        yield _timed(lake, question)
     named = {row[0] for row in ask_lake(lake, "nodes", top=1000).answer.rows}
     planted = {f"node-{node:05d}" for node in SHAPE.bad}
     yield f"late nodes: {len(named & planted)} of {len(planted)} planted ones named, {len(named - planted)} false"
-    yield _over_seeds(seeds)
-    with tempfile.TemporaryDirectory() as folder:
-        yield killed_writers(Path(folder) / "lake", kills)
-    with tempfile.TemporaryDirectory() as folder:
-        yield two_writers(Path(folder) / "lake")
+    for question in QUESTIONS:
+        yield _timed(lake, question)
+
+
+def _of_writers(folder: Path, kills: int) -> Iterator[str]:
+    yield killed_writers(folder / "killed", kills)
+    yield two_writers(folder / "two")
 
 
 def _timed(lake: Path, question: str) -> str:
@@ -83,20 +91,18 @@ def _timed(lake: Path, question: str) -> str:
 # --- late nodes -------------------------------------------------------------------------------------------------------
 
 
-def _over_seeds(seeds: int) -> str:
-    none = [judged(FleetShape(digests=100_000, jobs=1000, nodes=1300, seed=seed)) for seed in range(seeds)]
-    some = [
-        judged(FleetShape(digests=100_000, jobs=1000, nodes=1300, bad=SHAPE.bad, seed=seed)) for seed in range(seeds)
-    ]
-    planted = {str(node) for node in SHAPE.bad}
-    false = sum(int(nodes.late.sum()) for nodes in none)
-    named = [{nodes.nodes[place] for place in np.flatnonzero(nodes.late)} for nodes in some]
-    found = sum(len(names & planted) for names in named)
-    wrong = sum(len(names - planted) for names in named)
-    return (
-        f"over {seeds} seeds: without a late node, {false} false ones; with {len(planted)}, {found} of "
-        f"{len(planted) * seeds} named and {wrong} false ones"
-    )
+def _over_seeds(seeds: int) -> Iterator[str]:
+    for cluster, times in ((500, None), (500, 3.0), (500, 6.0), (1300, None), (1300, 3.0), (1300, 6.0)):
+        found = false = 0
+        for seed in range(seeds):
+            bad = () if times is None else tuple(range(17, cluster, cluster // 10))
+            nodes = judged(replace(SHAPE, nodes=cluster, bad=bad, times_as_late=times or 1.0, seed=seed))
+            names = {nodes.nodes[place] for place in np.flatnonzero(nodes.late)}
+            planted = names & {str(node) for node in bad}
+            found, false = found + len(planted), false + len(names) - len(planted)
+        late = f"{times:g} times as late" if times else "no late node"
+        of_all = 10 * seeds if times else 0
+        yield f"{seeds} seeds, {cluster:,} nodes, {late}: {found} of {of_all} named, {false} false ones"
 
 
 def judged(shape: FleetShape) -> JudgedNodes:
@@ -119,7 +125,7 @@ def judged(shape: FleetShape) -> JudgedNodes:
 
 def write(lake: Path, number: int, windows: int) -> None:
     """Add windows of one job, and say after each that it is there."""
-    (template, *_) = templates()
+    (template,) = templates(1)
     job = JobOnNodes(number=number, node=np.arange(RANKS) // 8, caused_ns=np.zeros(RANKS, np.int64))
     for window in range(windows):
         table = job_rows(template, job, added_ns=time.time_ns(), window=window)
@@ -166,8 +172,8 @@ def two_writers(lake: Path, windows: int = 60) -> str:
 def check_whole(lake: Path, number: int, windows: int) -> None:
     """Every window of this job has all of its ranks once, and there are at least so many."""
     sql = (
-        "SELECT min(digests), max(digests), count(*) FROM (SELECT (start_ns // 600000000000) AS window, "
-        f"count(*) AS digests, count(DISTINCT rank) FROM digests WHERE job = 'job-{number:06d}' GROUP BY window)"
+        "SELECT min(digests), max(digests), count(*) FROM (SELECT start_ns // 600000000000 AS number, "
+        f"count(*) AS digests, count(DISTINCT rank) FROM digests WHERE job = 'job-{number:06d}' GROUP BY number)"
     )
     ((least, most, count),) = ask_lake(lake, sql=sql).answer.rows
     assert (least, most) == (RANKS, RANKS), (least, most)

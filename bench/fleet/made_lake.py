@@ -51,7 +51,7 @@ class FleetShape:
     jobs: int
     nodes: int
     bad: tuple[int, ...] = ()
-    times_as_late: float = 3.0  # what ranks of a bad node cause, over what others cause
+    times_as_late: float = 6.0  # what ranks of a bad node cause, over what others cause
     seed: int = 0
 
 
@@ -83,10 +83,10 @@ def _sizes(shape: FleetShape, random: np.random.Generator) -> I64:
     return sizes.astype(np.int64)
 
 
-def templates() -> list[Any]:
+def templates(count: int = len(_SPECS)) -> list[Any]:
     """The rows of a few simulated jobs."""
     tables = []
-    for number, spec in enumerate(_SPECS):
+    for number, spec in enumerate(_SPECS[:count]):
         with tempfile.TemporaryDirectory() as folder:
             write_job(spec, Path(folder))
             paths = sorted(Path(folder).glob("*.gz"))

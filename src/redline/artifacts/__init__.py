@@ -188,6 +188,7 @@ def refuse_unless_free(path: Path, *, force: bool) -> None:
 # What can be made again from its inputs; not what was measured: digests, profiles, records of runs, traces.
 _REPORTS = (
     b"diagnosis|inspection|memory|comparison|hardware|training-plan|serving-plan|plan-validation|calibration-comparison"
+    b"|lake-answer"
 )
 _OWN_PAGE = re.compile(rb'<!doctype html>.{1,2000}<meta name="generator" content="Redline ', re.DOTALL)
 _OWN_JSON = re.compile(rb'\{\s*"kind": "(?:' + _REPORTS + rb')",.{1,2000}"redline_version": "', re.DOTALL)

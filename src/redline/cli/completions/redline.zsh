@@ -12,6 +12,7 @@ _shtab_redline_commands() {
     "explain:explain findings\: cause, fix and possible gain"
     "hardware:show peak figures of accelerators, with their sources"
     "inspect:show what traces contain, and how far to trust them"
+    "lake:ask the digests of all jobs\: what is lost where, which nodes are late, what changed"
     "mcp:serve inspect, diagnose, explain, compare, plan and hardware to AI agents, read-only"
     "memory:show what holds the memory at its peak, and why an allocation failed"
     "merge:merge the ranks of a job on one clock, into one trace for Perfetto"
@@ -20,6 +21,15 @@ _shtab_redline_commands() {
     "tune:find the levers that make a script faster and keep its numbers right, each proven"
   )
   _describe 'redline commands' _commands
+}
+
+_shtab_redline_lake_commands() {
+  local _commands=(
+    "add:"
+    "ask:"
+    "prune:"
+  )
+  _describe 'redline lake commands' _commands
 }
 
 _shtab_redline_plan_commands() {
@@ -188,6 +198,58 @@ _shtab_redline_inspect_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_redline_inspect_defaults_added=0
+
+_shtab_redline_lake_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_redline_lake_defaults_added=0
+
+_shtab_redline_lake_add_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--lake[folder of the lake]:lake:_files -/"
+  "--job[id of the job]:job:"
+  "--team[who pays for it]:team:"
+  "--model[what it trains or serves]:model:"
+  "--cluster[where it runs]:cluster:"
+  "--hours[hours of each GPU that a window stands for, such as 0.1667 for one ev...]:hours:"
+  {-q,--quiet}"[no progress and no remarks]"
+  {-v,--verbose}"[tracebacks for files that Redline fails on]"
+  "(*):a digest, a folder or a glob pattern:_files"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_redline_lake_add_defaults_added=0
+
+_shtab_redline_lake_ask_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--lake[folder of the lake]:lake:_files -/"
+  "--sql[SQL instead of a question, such as \’SELECT \* FROM digests\’]:sql:"
+  "--days[only the last N days of the lake]:days:"
+  "--top[rows of a question]:top:"
+  "--job[of the question like]:job:"
+  "--price[of a GPU hour, in any currency]:price:"
+  "--json[print JSON instead of text]"
+  {-o,--output}"[write to FILE]:output:_files"
+  "--force[replace FILE even if it is not a Redline report]"
+  {-q,--quiet}"[no remarks]"
+  "--lang[en or zh]:lang:(en zh)"
+  ":one of accounts (GPU hours by account), teams (GPU hours lost by team:(accounts teams models clusters devices jobs nodes waits changes like findings operators)"
+  ":one of accounts (GPU hours by account), teams (GPU hours lost by team:(accounts teams models clusters devices jobs nodes waits changes like findings operators)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_redline_lake_ask_defaults_added=0
+
+_shtab_redline_lake_prune_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--lake[folder of the lake]:lake:_files -/"
+  "--days[keep the last N days, today (UTC) being one]:days:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_redline_lake_prune_defaults_added=0
 
 _shtab_redline_mcp_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -435,12 +497,38 @@ _shtab_redline() {
         explain) _arguments -C -s $_shtab_redline_explain_options ;;
         hardware) _arguments -C -s $_shtab_redline_hardware_options ;;
         inspect) _arguments -C -s $_shtab_redline_inspect_options ;;
+        lake) _shtab_redline_lake ;;
         mcp) _arguments -C -s $_shtab_redline_mcp_options ;;
         memory) _arguments -C -s $_shtab_redline_memory_options ;;
         merge) _arguments -C -s $_shtab_redline_merge_options ;;
         plan) _shtab_redline_plan ;;
         run) _arguments -C -s $_shtab_redline_run_options ;;
         tune) _arguments -C -s $_shtab_redline_tune_options ;;
+      esac
+  esac
+}
+
+_shtab_redline_lake() {
+  local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*' default='*::: :->lake'
+
+  # Add default positional/remainder specs only if none exist, and only once per session
+  if (( ! _shtab_redline_lake_defaults_added )); then
+    if (( ${_shtab_redline_lake_options[(I)${(q)one_or_more}*]} +          ${_shtab_redline_lake_options[(I)${(q)remainder}*]} +          ${_shtab_redline_lake_options[(I)${(q)default}]} == 0 )); then
+      _shtab_redline_lake_options+=(': :_shtab_redline_lake_commands' '*::: :->lake')
+    fi
+    _shtab_redline_lake_defaults_added=1
+  fi
+  _arguments -C -s $_shtab_redline_lake_options
+
+  case $state in
+    lake)
+      words=($line[1] "${words[@]}")
+      (( CURRENT += 1 ))
+      curcontext="${curcontext%:*:*}:_shtab_redline_lake-$line[1]:"
+      case $line[1] in
+        add) _arguments -C -s $_shtab_redline_lake_add_options ;;
+        ask) _arguments -C -s $_shtab_redline_lake_ask_options ;;
+        prune) _arguments -C -s $_shtab_redline_lake_prune_options ;;
       esac
   esac
 }
