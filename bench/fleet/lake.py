@@ -144,13 +144,12 @@ def killed_writers(lake: Path, kills: int) -> str:
     reported = 0
     chosen = random.Random(0)
     for number in range(kills):
-        process = started(lake, number, 10_000)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(chosen.uniform(0, 1.0))
-        process.send_signal(signal.SIGKILL)
-        said = 1 + len(process.stdout.read().splitlines())
-        process.wait()
+        with started(lake, number, 10_000) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(chosen.uniform(0, 1.0))
+            process.send_signal(signal.SIGKILL)
+            said = 1 + len(process.stdout.read().splitlines())
         check_whole(lake, number, said)
         reported += said
     return f"kills: {kills} writers killed, {reported} windows reported, all there and whole"

@@ -8,6 +8,7 @@ Every job counts once. The node of rank 0 is not judged in that job: logging and
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import lgamma, log
 
 import numpy as np
 import numpy.typing as npt
@@ -144,7 +145,7 @@ def _chances(scores: Floats, node: I64, size: I64) -> Floats:
     sizes = np.split(size[order], np.flatnonzero(np.diff(node[order])) + 1) if len(node) else []
     chances = np.ones(len(scores))
     for number, of_node in enumerate(sizes):
-        if scores[number] > len(of_node):  # 1 for each job is usual
+        if scores[number] > sum(map(_usual, of_node.tolist())):
             chances[number] = chance_of(float(scores[number]), of_node)
     return chances
 
@@ -162,6 +163,12 @@ def chance_of(score: float, sizes: I64) -> float:
         product *= _transformed(nodes, length) ** times
     chances = np.fft.irfft(product, length)[int(score / _WIDTH + 1e-6) : bins]
     return float(np.clip(chances.sum(), _LEAST_CHANCE, 1.0))
+
+
+@lru_cache(4096)
+def _usual(nodes: int) -> float:
+    """The score of one job, on average."""
+    return log(nodes) - lgamma(nodes + 1) / nodes
 
 
 @lru_cache(256)
