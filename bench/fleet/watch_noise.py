@@ -1,0 +1,156 @@
+"""Noise of simulated long jobs: families to tune the tests of `watch` on, and others that are set aside for one score.
+
+The split was made before anything was tuned: by family, by seed, and by the ranges that parameters are drawn from.
+A family gives the logarithm of a factor for each window and series. Its core has a scale of about 1; `size` is that of
+the job. All of it is drawn, none of it measured: it is meant to be worse than a job on its own nodes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Random = np.random.Generator
+DAY = 144  # windows, of ten minutes
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseFamily:
+    """How one family of jobs is drawn."""
+
+    name: str
+    size: tuple[float, float]  # of the noise of a window, as a share of the step
+    correlation: tuple[float, float]  # between neighbours
+    wave: tuple[float, float]  # amplitude of a day, as a share of the step
+    core: Callable[[Random, tuple[int, int]], Floats]  # [window, series], of scale 1
+    outliers: Callable[[Random, tuple[int, int]], Floats]  # [window, series]; 0 where there is none
+    harmonic: float = 0.0  # of the wave, beside its first
+    has_regimes: bool = False  # the scale changes in the middle of the job
+
+
+def drawn(random: Random, span: tuple[float, float]) -> float:
+    return float(random.uniform(*span))
+
+
+def log_noise(family: NoiseFamily, random: Random, shape: tuple[int, int], size: float) -> Floats:
+    """[window, series], without the wave of a day, which all series of a job share."""
+    correlation = drawn(random, family.correlation)
+    core = family.core(random, shape)
+    if family.has_regimes:
+        core = core * _regimes(random, shape[0])[:, None]
+    noise = np.empty(shape)
+    noise[0] = core[0]
+    for window in range(1, shape[0]):
+        noise[window] = correlation * noise[window - 1] + np.sqrt(1 - correlation**2) * core[window]
+    return size * noise + family.outliers(random, shape)
+
+
+def wave(family: NoiseFamily, random: Random, windows: int) -> Floats:
+    amplitude, phase = drawn(random, family.wave), random.uniform(0, 2 * np.pi)
+    angle = 2 * np.pi * np.arange(windows) / DAY + phase
+    course: Floats = amplitude * (np.sin(angle) + family.harmonic * np.sin(2 * angle + 1.0)) / (1 + family.harmonic)
+    return course
+
+
+# --- cores and outliers -----------------------------------------------------------------------------------------------
+
+
+def _normal(random: Random, shape: tuple[int, int]) -> Floats:
+    return random.standard_normal(shape)
+
+
+def _student(random: Random, shape: tuple[int, int]) -> Floats:
+    return random.standard_t(3, shape)
+
+
+def _laplace(random: Random, shape: tuple[int, int]) -> Floats:
+    return random.laplace(0, 1, shape)
+
+
+def _skewed(random: Random, shape: tuple[int, int]) -> Floats:
+    """A bound below and a long tail above, as of times that contend for a link."""
+    return random.gamma(2.0, 0.75, shape) - 1.5
+
+
+def _single(share: float, scale: float) -> Callable[[Random, tuple[int, int]], Floats]:
+    """Windows that are longer by themselves: a checkpoint, a node that swaps."""
+
+    def outliers(random: Random, shape: tuple[int, int]) -> Floats:
+        hit = random.random(shape) < share
+        return np.where(hit, random.exponential(scale, shape), 0.0)
+
+    return outliers
+
+
+def _pareto(random: Random, shape: tuple[int, int]) -> Floats:
+    hit = random.random(shape) < 0.02
+    return np.where(hit, np.minimum(0.05 * (1 + random.pareto(1.5, shape)), 2.0), 0.0)
+
+
+def _bursts(random: Random, shape: tuple[int, int]) -> Floats:
+    """Of one or two windows."""
+    first = random.random(shape) < 0.007
+    second = np.zeros(shape, bool)
+    second[1:] = first[:-1] & (random.random((shape[0] - 1, shape[1])) < 0.5)
+    return np.where(first | second, random.exponential(0.25, shape), 0.0)
+
+
+def _regimes(random: Random, windows: int) -> Floats:
+    calm, scale = True, np.empty(windows)
+    for window in range(windows):
+        calm = calm if random.random() > 1 / 40 else not calm
+        scale[window] = 1.0 if calm else 2.5
+    return scale
+
+
+TUNING = (
+    NoiseFamily(
+        name="quiet",
+        size=(0.003, 0.010),
+        correlation=(0.0, 0.0),
+        wave=(0.0, 0.02),
+        core=_normal,
+        outliers=_single(0.003, 0.2),
+    ),
+    NoiseFamily(
+        name="shared",
+        size=(0.007, 0.020),
+        correlation=(0.2, 0.6),
+        wave=(0.0, 0.03),
+        core=_normal,
+        outliers=_single(0.01, 0.3),
+    ),
+)
+SET_ASIDE = (
+    NoiseFamily(
+        name="heavy tails",
+        size=(0.004, 0.012),
+        correlation=(0.0, 0.5),
+        wave=(0.0, 0.03),
+        core=_student,
+        outliers=_pareto,
+    ),
+    NoiseFamily(
+        name="regimes",
+        size=(0.004, 0.010),
+        correlation=(0.3, 0.7),
+        wave=(0.0, 0.03),
+        core=_laplace,
+        outliers=_single(0.005, 0.3),
+        harmonic=0.5,
+        has_regimes=True,
+    ),
+    NoiseFamily(
+        name="bursts",
+        size=(0.005, 0.015),
+        correlation=(0.0, 0.6),
+        wave=(0.0, 0.04),
+        core=_skewed,
+        outliers=_bursts,
+        harmonic=0.3,
+    ),
+)
+SEEDS = {"tuning": 1_000, "set aside": 7_000_000}
+FAMILIES = {"tuning": TUNING, "set aside": SET_ASIDE}
