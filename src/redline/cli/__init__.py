@@ -206,6 +206,7 @@ VERBS = {
     "explain": _verb("explain", "explain findings: cause, fix and possible gain"),
     "digest": _verb("digest", "reduce each rank's trace to a file of at most 32 KB, to diagnose from"),
     "lake": _verb("lake", "ask the digests of all jobs: what is lost where, which nodes are late, what changed"),
+    "watch": _verb("watch", "follow a long job's digests: a line per window, and what drifts, is late or falls silent"),
     "hardware": _verb("hardware", "show peak figures of accelerators, with their sources"),
     "mcp": _verb("mcp", "serve inspect, diagnose, explain, compare, plan and hardware to AI agents, read-only"),
 }

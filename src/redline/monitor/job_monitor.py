@@ -28,6 +28,8 @@ class WatchedWindow:
     alarms: tuple[Alarm, ...]
     usual_step_ns: float | None  # of the windows before, since the last change; None while the job is learned
     smallest_share: float | None  # the smallest jump of the step that three windows tell; None while it is learned
+    to_learn: int = 0  # windows until anything is tested
+    has_learned: bool = False  # just now: this is the first window that is tested
 
 
 class JobMonitor:
@@ -45,24 +47,46 @@ class JobMonitor:
         self._series: JobSeries | None = None
         self._late = LateRanks()
         self._grew: set[int] = set()
+        self._is_fresh = True
 
     def add(self, figures: WindowFigures) -> WatchedWindow:
         alarms = [*self._of_world(figures), *self._of_silence(figures)]
         self._names.append(figures.name.text)
         if self._series is None:
             self._learn(figures)
-            return WatchedWindow(figures=figures, alarms=tuple(alarms), usual_step_ns=None, smallest_share=None)
+            return WatchedWindow(
+                figures=figures,
+                alarms=tuple(alarms),
+                usual_step_ns=None,
+                smallest_share=None,
+                to_learn=LEARNING - len(self._first) if self._series is None else 0,
+            )
         usual_step_ns = float(np.exp(self._detectors.usual(STEP)))
-        smallest = self._detectors.smallest_jump(STEP)
+        smallest_share = self.smallest_shares()["step"]
         changes = self._detectors.update(self._series.values(figures))
         alarms += self._of_job(changes)
         alarms += self._late.alarms(changes, figures, self._series, self._detectors, self._since)
+        has_learned, self._is_fresh = self._is_fresh, False
         return WatchedWindow(
             figures=figures,
             alarms=tuple(alarms),
             usual_step_ns=usual_step_ns,
-            smallest_share=float(np.expm1(smallest)),
+            smallest_share=smallest_share,
+            has_learned=has_learned,
         )
+
+    def smallest_shares(self, rank: int | None = None, host: str = "") -> dict[str, float]:
+        """The smallest jumps that three windows tell now: of the job's series, of a rank and of a node."""
+        if self._series is None:
+            return {}
+        smallest = self._detectors.smallest_jump
+        shares = {"step": float(np.expm1(smallest(STEP)))}
+        shares |= {"input": smallest(INPUT), "communication": smallest(COMMUNICATION)}
+        if rank is not None:
+            shares["rank"] = float(np.expm1(smallest(self._series.rank_places[rank])))
+        if host:
+            shares["node"] = float(np.expm1(smallest(self._series.node_places[host])))
+        return shares
 
     def _learn(self, figures: WindowFigures) -> None:
         self._first.append(figures)

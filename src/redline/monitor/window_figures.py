@@ -1,12 +1,12 @@
 """What a window adds to the series of its job: a few figures of the job, and one of each rank."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.accounts import Account
+from redline.analysis.accounts import COMMUNICATION, Account, place
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.first_screen import outline_of
 from redline.analysis.rank.digest import Digest
@@ -63,7 +63,7 @@ class WindowFigures:
     silent: tuple[int, ...] = ()  # ranks of the job that left no digest
     findings: tuple[FindingShare, ...] = ()
     late: tuple[LateShare, ...] = ()
-    failures: tuple[str, ...] = field(default=())  # digests that could not be read
+    failures: tuple[str, ...] = ()  # digests that could not be read
 
     def account_share(self, *accounts: Account) -> float:
         """Of the average step."""
@@ -75,7 +75,9 @@ _MOST_LATE = 4
 _MOST_FINDINGS = 8
 
 
-def figures_of(diagnosis: Diagnosis, name: WindowName, silent: tuple[int, ...], world_size: int) -> WindowFigures:
+def figures_of(
+    diagnosis: Diagnosis, name: WindowName, silent: tuple[int, ...], world_size: int, failures: tuple[str, ...] = ()
+) -> WindowFigures:
     """Of digests that were combined: by the functions of `diagnose`."""
     outline = outline_of(diagnosis)
     findings = findings_of(diagnosis, outline).findings
@@ -95,12 +97,13 @@ def figures_of(diagnosis: Diagnosis, name: WindowName, silent: tuple[int, ...], 
             FindingShare(code=finding.code, gain_share=finding.alone_share) for finding in findings[:_MOST_FINDINGS]
         ),
         late=_late(diagnosis),
+        failures=failures,
     )
 
 
 def _own_ns(rank: Digest) -> float:
     """Communication is left out whole, as a rank that is late shows in the communication of the others."""
-    communicating = [list(Account).index(account) for account in (Account.TRANSFER, Account.PEER_WAIT)]
+    communicating = [place(account) for account in COMMUNICATION]
     own_ns = rank.ledger.end_ns - rank.ledger.start_ns - rank.ledger.steps[:, communicating].sum(axis=1)
     return float(np.median(own_ns)) if len(own_ns) else 0.0
 

@@ -59,8 +59,8 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         (
             ["xyz"],
             "there is no verb 'xyz'; there are: "
-            "run, calibrate, plan, inspect, merge, diagnose, memory, compare, tune, explain, digest, lake, hardware, "
-            "mcp",
+            "run, calibrate, plan, inspect, merge, diagnose, memory, compare, tune, explain, digest, lake, watch, "
+            "hardware, mcp",
         ),
         (["-q"], "-q is not an option of redline itself; options follow the verb\nsee: redline --help"),
         (

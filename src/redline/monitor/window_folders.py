@@ -1,0 +1,94 @@
+"""The windows of a job in folders, in order: which digests of each have come, and when."""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redline.artifacts import DIGEST_ENDING
+from redline.errors import InputError, UsageError
+from redline.monitor.window_figures import WindowName
+
+_OF_RUN = "digests"  # the folder that `redline run` makes for them
+_WINDOW = re.compile(r"window-([0-9]+)")
+_RESTART = re.compile(r"restart-([0-9]+)")
+_LAST_NUMBER = re.compile(r"([0-9]+)[^0-9]*$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowFiles:
+    """The digests of one window, from all folders, and when each became whole: a digest is renamed into its place."""
+
+    name: WindowName
+    written_ns: Mapping[Path, int]
+
+    def within(self, grace_ns: int) -> list[Path]:
+        """Without those that came later after the first than this. By the times of files, so that whoever reads the
+        folder later leaves out the same."""
+        last_ns = min(self.written_ns.values()) + grace_ns
+        return sorted(path for path, written_ns in self.written_ns.items() if written_ns <= last_ns)
+
+
+def window_folders(folders: Sequence[Path]) -> list[tuple[WindowName, list[Path]]]:
+    """All windows in order, each with its folders; some may still be empty."""
+    if not folders:
+        raise UsageError("watch: no folder was given; name the folder of a run, or of its digests")
+    named: defaultdict[WindowName, list[Path]] = defaultdict(list)
+    for folder in folders:
+        for name, path in _windows_in(folder):
+            named[name].append(path)
+    return sorted(named.items(), key=lambda item: item[0].order)
+
+
+def files_of(name: WindowName, folders: Sequence[Path]) -> WindowFiles:
+    """What has come so far. A file that goes away meanwhile has not come."""
+    written_ns: dict[Path, int] = {}
+    for folder in folders:
+        for entry in _entries(folder):
+            if entry.name.endswith(DIGEST_ENDING):
+                try:
+                    written_ns[Path(entry.path)] = entry.stat().st_mtime_ns
+                except FileNotFoundError:
+                    continue
+    return WindowFiles(name=name, written_ns=written_ns)
+
+
+def _windows_in(folder: Path) -> Iterator[tuple[WindowName, Path]]:
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give the folder of a run, or of its digests")
+    inside = folder / _OF_RUN if (folder / _OF_RUN).is_dir() else folder
+    subfolders = _subfolders(inside)
+    for path in subfolders:
+        if restart := _RESTART.fullmatch(path.name):
+            yield from _numbered(path, int(restart[1]))
+    windows = list(_numbered(inside, 0))
+    yield from windows or _others([path for path in subfolders if not _RESTART.fullmatch(path.name)])
+
+
+def _numbered(folder: Path, restart: int) -> Iterator[tuple[WindowName, Path]]:
+    for path in _subfolders(folder):
+        if window := _WINDOW.fullmatch(path.name):
+            text = f"restart-{restart}/{path.name}" if restart else path.name
+            yield WindowName(restart=restart, number=int(window[1]), text=text), path
+
+
+def _others(subfolders: Sequence[Path]) -> Iterator[tuple[WindowName, Path]]:
+    """Folders of any names that hold digests, in order of the last number in each name."""
+    for path in subfolders:
+        number = _LAST_NUMBER.search(path.name)
+        if any(entry.name.endswith(DIGEST_ENDING) for entry in _entries(path)):
+            yield WindowName(restart=0, number=int(number[1]) if number else 0, text=path.name), path
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be listed: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""The windows of a job as they come: a line each."""
