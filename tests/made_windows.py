@@ -1,4 +1,4 @@
-"""Digests of a long job in folders of windows: a few simulated windows that take turns, and others put in their place."""
+"""Digests of a long job in folders of windows: a few simulated windows that take turns, and changed ones."""
 
 import os
 import shutil

@@ -65,19 +65,22 @@ def job_windows(
 
 
 def _plant(change: PlantedChange, own: Floats, loading: Floats, transfer: Floats, silent: dict[int, range]) -> None:
+    """Sizes are of the step where it is the job that changes, and of a rank's own time where it is a rank."""
     grown = change.grown(len(own))
+    alone = own + loading
+    unit = float(np.median(alone.max(axis=1) + transfer))
     first = change.subject * RANKS_PER_NODE
     match change.kind:
         case "step" | "step drift":
-            own *= 1 + grown[:, None]
+            own += grown[:, None] * (alone + transfer[:, None])
         case "rank" | "rank drift":
-            own[:, change.subject] += grown
+            own[:, change.subject] += grown * alone[:, change.subject]
         case "node":
-            own[:, first : first + RANKS_PER_NODE] += grown[:, None]
+            own[:, first : first + RANKS_PER_NODE] += (grown[:, None] * alone)[:, first : first + RANKS_PER_NODE]
         case "input":
-            loading += grown[:, None]
+            loading += grown[:, None] * unit
         case "communication":
-            transfer += grown
+            transfer += grown * unit
         case "silent":
             silent[change.subject] = range(change.window, change.until)
 

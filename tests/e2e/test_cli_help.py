@@ -143,6 +143,17 @@ FLAGS = {
         "-v --verbose",
         "PATH",
     ],
+    "watch": [
+        "--export TO",
+        "--grace SECONDS",
+        "--json",
+        "--lang LANG",
+        "--once",
+        "--poll SECONDS",
+        "-h --help",
+        "-q --quiet",
+        "FOLDER",
+    ],
     "explain": [
         "--lang LANG",
         "-h --help",

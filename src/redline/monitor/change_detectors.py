@@ -29,6 +29,7 @@ _GUARD = 3  # newest windows that are not in the level that they are compared wi
 _LEVEL = 24 + _GUARD
 _HISTORY = 96  # deviations that tell scale and correlation
 _RECENT = 24  # of them that may raise the scale, where noise has grown
+_REFRESHED = 6  # windows after which the noise is told anew: it changes slowly, and telling it is most of the work
 _SHIFTS = np.array([4.0, 5.5, 7.5, 10.0, 14.0, 20.0, 30.0])  # in units of the noise
 _ALL_SHIFTS = np.concatenate([_SHIFTS, -_SHIFTS])
 _DEGREES = 5.0  # of freedom
@@ -67,6 +68,8 @@ class ChangeDetectors:
         self._evidence = np.empty((0, len(_ALL_SHIFTS)))
         self._seen, self._needed = np.empty(0, np.int64), np.empty(0, np.int64)
         self._anchor = np.empty(0)
+        self._told: tuple[Floats, Floats] | None = None  # noise, until it is told anew
+        self._updates = 0
 
     def __len__(self) -> int:
         return len(self._floor)
@@ -83,6 +86,7 @@ class ChangeDetectors:
         self._seen = np.append(self._seen, np.zeros(count, np.int64))
         self._needed = np.append(self._needed, np.full(count, LEARNING))
         self._anchor = np.append(self._anchor, np.full(count, np.nan))
+        self._told = None
         return range(first, len(self))
 
     def usual(self, series: int) -> float:
@@ -94,6 +98,9 @@ class ChangeDetectors:
         known = ~np.isnan(values)
         tested = known & (self._seen >= self._needed)
         self._anchor_learned(tested & np.isnan(self._anchor))
+        self._updates += 1
+        if self._updates % _REFRESHED == 0:
+            self._told = None
         level, scale, correlation = self._level(), *self._noise()
         jumped = self._jumped(np.where(tested, values - level, 0.0), scale, correlation, tested)
         self._push(values, values - level, known, tested)
@@ -116,13 +123,18 @@ class ChangeDetectors:
     def smallest_jump(self, series: int) -> float:
         """The smallest one that three windows tell, where noise makes each of them look smaller by its scale."""
         scale, correlation = (float(column[series]) for column in self._noise())
-        sizes = np.arange(3.0, 2 * _LARGEST, 0.25)
+        sizes = np.arange(4.0, 20.0, 0.5)
         evidence, before = np.zeros((len(sizes), len(_ALL_SHIFTS))), np.zeros(len(sizes))
         for _ in range(_GUARD):
             evidence = _grown(evidence, sizes - 1.0, before, np.full(len(sizes), correlation), self._cap)
             before = sizes - 1.0
         told = sizes[evidence.sum(axis=1) >= self._threshold]
-        return scale * float(told.min(initial=2 * _LARGEST))
+        return scale * float(told.min(initial=sizes[-1]))
+
+    def smallest_drift(self, series: int) -> float:
+        """That is one; the wave of a day may hide as much again as it has."""
+        scale, correlation = self._noise()
+        return float(self._least_drift(scale, correlation)[series])
 
     @property
     def _threshold(self) -> float:
@@ -138,6 +150,7 @@ class ChangeDetectors:
             return
         self._anchor[learned] = _quantile(self._values[learned])
         fresh = learned & np.isnan(self._deviations).all(axis=1)
+        self._told = None
         self._deviations[fresh, -_LEVEL:] = self._values[fresh] - self._anchor[fresh, None]
 
     def _level(self) -> Floats:
@@ -145,24 +158,16 @@ class ChangeDetectors:
 
     def _noise(self) -> tuple[Floats, Floats]:
         """The scale of what the window before does not predict, and the correlation with it."""
-        deviations = self._deviations
-        middle = _quantile(deviations)[:, None]
-        around = np.abs(deviations - middle)
-        spread = np.maximum(_quantile(around), _quantile(around[:, -_RECENT:]))
-        marginal = np.nan_to_num(np.maximum(_NORMAL_MAD * spread, _NORMAL_TAIL * _quantile(around, _TAIL)))
-        unit = np.maximum(marginal, 1e-12)[:, None]
-        inner = np.nan_to_num(np.clip((deviations - middle) / unit, -_MOST_PREDICTED, _MOST_PREDICTED))
-        products = (inner[:, 1:] * inner[:, :-1]).sum(axis=1) / np.maximum((inner**2).sum(axis=1), 1e-12)
-        correlation = np.clip(products, 0.0, _MOST_CORRELATION)
-        count = np.maximum((~np.isnan(deviations)).sum(axis=1), 1)
-        uncertain = 1 + 1 / np.sqrt(count)  # of a median deviation
-        return np.maximum(marginal * np.sqrt(1 - correlation**2) * uncertain, self._floor), correlation
+        if self._told is None:
+            self._told = _noise_of(self._deviations, self._floor)
+        return self._told
 
     def _jumped(self, deviation: Floats, scale: Floats, correlation: Floats, tested: Mask) -> Mask:
         before = np.nan_to_num(self._pending[:, -1]) / scale
         grown = _grown(self._evidence, deviation / scale, before, correlation, self._cap)
         self._evidence = np.where(tested[:, None], grown, self._evidence)
-        return tested & (self._evidence.sum(axis=1) >= self._threshold)
+        jumped: Mask = tested & (self._evidence.sum(axis=1) >= self._threshold)
+        return jumped
 
     def _push(self, values: Floats, deviation: Floats, known: Mask, tested: Mask) -> None:
         self._values[known] = np.column_stack([self._values[known, 1:], values[known]])
@@ -174,9 +179,25 @@ class ChangeDetectors:
 
     def _drifted(self, tested: Mask, scale: Floats, correlation: Floats) -> tuple[Mask, Floats]:
         drift = _quantile(self._values[:, -_SMOOTHED:]) - self._anchor
-        marginal = scale / np.sqrt(1 - correlation**2)
-        least = np.maximum(self._drift_floor, _DRIFT_NOISE * marginal)
-        return tested & (np.nan_to_num(np.abs(drift)) > least), drift
+        return tested & (np.nan_to_num(np.abs(drift)) > self._least_drift(scale, correlation)), drift
+
+    def _least_drift(self, scale: Floats, correlation: Floats) -> Floats:
+        least: Floats = np.maximum(self._drift_floor, _DRIFT_NOISE * scale / np.sqrt(1 - correlation**2))
+        return least
+
+
+def _noise_of(deviations: Floats, floor: Floats) -> tuple[Floats, Floats]:
+    middle = _quantile(deviations)[:, None]
+    around = np.abs(deviations - middle)
+    spread = np.maximum(_quantile(around), _quantile(around[:, -_RECENT:]))
+    marginal = np.nan_to_num(np.maximum(_NORMAL_MAD * spread, _NORMAL_TAIL * _quantile(around, _TAIL)))
+    unit = np.maximum(marginal, 1e-12)[:, None]
+    inner = np.nan_to_num(np.clip((deviations - middle) / unit, -_MOST_PREDICTED, _MOST_PREDICTED))
+    products = (inner[:, 1:] * inner[:, :-1]).sum(axis=1) / np.maximum((inner**2).sum(axis=1), 1e-12)
+    correlation = np.clip(products, 0.0, _MOST_CORRELATION)
+    count = np.maximum((~np.isnan(deviations)).sum(axis=1), 1)
+    uncertain = 1 + 1 / np.sqrt(count)  # of a median deviation
+    return np.maximum(marginal * np.sqrt(1 - correlation**2) * uncertain, floor), correlation
 
 
 def _grown(evidence: Floats, deviation: Floats, before: Floats, correlation: Floats, cap: float) -> Floats:

@@ -39,15 +39,16 @@ class JobMonitor:
         self._world_size = 0
         self._silent: frozenset[int] = frozenset()
         self._names: deque[str] = deque(maxlen=_NAMES_KEPT)
-        self._forget()
-
-    def _forget(self) -> None:
-        self._detectors = ChangeDetectors()
         self._first: list[WindowFigures] = []
+        self._detectors = ChangeDetectors()
         self._series: JobSeries | None = None
         self._late = LateRanks()
         self._grew: set[int] = set()
         self._is_fresh = True
+
+    def _forget(self) -> None:
+        self._first, self._detectors, self._series = [], ChangeDetectors(), None
+        self._late, self._grew, self._is_fresh = LateRanks(), set(), True
 
     def add(self, figures: WindowFigures) -> WatchedWindow:
         alarms = [*self._of_world(figures), *self._of_silence(figures)]
@@ -76,16 +77,17 @@ class JobMonitor:
         )
 
     def smallest_shares(self, rank: int | None = None, host: str = "") -> dict[str, float]:
-        """The smallest jumps that three windows tell now: of the job's series, of a rank and of a node."""
+        """The smallest jumps that three windows tell now, of the job's series, of a rank and of a node; and drifts."""
         if self._series is None:
             return {}
-        smallest = self._detectors.smallest_jump
-        shares = {"step": float(np.expm1(smallest(STEP)))}
-        shares |= {"input": smallest(INPUT), "communication": smallest(COMMUNICATION)}
+        jump, drift = self._detectors.smallest_jump, self._detectors.smallest_drift
+        shares = {"step": float(np.expm1(jump(STEP))), "step drift": float(np.expm1(drift(STEP)))}
+        shares |= {"input": jump(INPUT), "communication": jump(COMMUNICATION)}
         if rank is not None:
-            shares["rank"] = float(np.expm1(smallest(self._series.rank_places[rank])))
+            place = self._series.rank_places[rank]
+            shares |= {"rank": float(np.expm1(jump(place))), "rank drift": float(np.expm1(drift(place)))}
         if host:
-            shares["node"] = float(np.expm1(smallest(self._series.node_places[host])))
+            shares["node"] = float(np.expm1(jump(self._series.node_places[host])))
         return shares
 
     def _learn(self, figures: WindowFigures) -> None:

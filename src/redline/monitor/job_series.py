@@ -42,9 +42,13 @@ class JobSeries:
         return values
 
     def _add(self, ranks: Iterable[int], hosts: Iterable[str]) -> None:
-        for keys, places in ((ranks, self.rank_places), (hosts, self.node_places)):
-            new = [key for key in keys if key not in places]  # type: ignore[operator]
-            places.update(zip(new, self._detectors.add_series(len(new), *_RANK_FLOORS), strict=True))  # type: ignore[arg-type]
+        new_ranks = [rank for rank in ranks if rank not in self.rank_places]
+        self.rank_places.update(zip(new_ranks, self._new(len(new_ranks)), strict=True))
+        new_hosts = [host for host in hosts if host not in self.node_places]
+        self.node_places.update(zip(new_hosts, self._new(len(new_hosts)), strict=True))
+
+    def _new(self, count: int) -> Sequence[int]:
+        return self._detectors.add_series(count, *_RANK_FLOORS) if count else ()
 
 
 def beside_the_others(figures: WindowFigures) -> Floats:
