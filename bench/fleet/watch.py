@@ -24,6 +24,7 @@ ONSETS = (60, 205, 350)  # changes of a job begin up to 20 windows later
 LASTS = 90
 _SETTLES = 40  # windows after a change has ended, in which its end may be named
 _WAVE = 0.08  # of the step, that a day may hide of a drift
+_OF_DRIFTS = 1.5  # times the threshold: from there on a drift is claimed to be named
 _BY_KIND: dict[Planted, tuple[AlarmKind, tuple[str, ...]]] = {  # what must be said, and what else may be
     "step": (AlarmKind.STEP_SLOWER, ("step",)),
     "step drift": (AlarmKind.STEP_SLOWER, ("step",)),
@@ -53,12 +54,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet.watch", description=__doc__)
     parser.add_argument("--set", choices=sorted(FAMILIES), default="set aside", help="families and seeds")
     parser.add_argument("--healthy", type=int, default=200_000, metavar="WINDOWS", help="without a change, in all")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="of the healthy jobs, for several processes")
     parser.add_argument("--jobs", type=int, default=40, help="with planted changes, for each range of sizes")
     options = parser.parse_args()
     families, seed = FAMILIES[options.set], SEEDS[options.set]
     print(f"families: {', '.join(family.name for family in families)}; seeds from {seed:,}")
     if options.healthy:
-        tell_false_alarms(families, seed, options.healthy)
+        tell_false_alarms(families, seed, options.healthy, options.part)
+    if not options.jobs:
+        return 0
     for low, high in ((1.0, 2.0), (0.75, 1.0), (0.5, 0.75)):
         tell_named(families, seed + 500_000, options.jobs, (low, high))
     return 0
@@ -67,20 +71,18 @@ def main() -> int:
 # --- healthy jobs -----------------------------------------------------------------------------------------------------
 
 
-def tell_false_alarms(families: Sequence[NoiseFamily], seed: int, windows: int) -> None:
-    jobs = -(-windows // (WINDOWS * len(families)))
-    total: Counter[str] = Counter()
+def tell_false_alarms(families: Sequence[NoiseFamily], seed: int, windows: int, part: str) -> None:
+    first, parts = map(int, part.split("/"))
+    jobs = range(first - 1, -(-windows // (WINDOWS * len(families))), parts)
+    every, total = len(jobs) * WINDOWS * len(families), 0
     for family in families:
         alarms: Counter[str] = Counter()
-        for job in range(jobs):
+        for job in jobs:
             alarms.update(str(alarm.kind) for _, alarm in alarms_of(family, seed + job, ()))
-        count = sum(alarms.values())
-        total.update(alarms)
-        print(f"healthy, {family.name}: {count} alarms in {jobs * WINDOWS:,} windows {dict(alarms)}", flush=True)
-    every = jobs * WINDOWS * len(families)
-    print(
-        f"healthy, all: {sum(total.values())} in {every:,}: {1e4 * sum(total.values()) / every:.2f} per 10,000 windows"
-    )
+        total += sum(alarms.values())
+        shown = f"{sum(alarms.values())} alarms in {len(jobs) * WINDOWS:,} windows {dict(alarms)}"
+        print(f"healthy, {family.name}: {shown}", flush=True)
+    print(f"healthy, all: {total} in {every:,} windows: {1e4 * total / every:.2f} per 10,000", flush=True)
 
 
 def alarms_of(family: NoiseFamily, seed: int, changes: tuple[PlantedChange, ...]) -> Iterator[tuple[int, Alarm]]:
@@ -132,7 +134,7 @@ def _change(kind: Planted, window: int, ratio: float, monitor: JobMonitor, rando
     return PlantedChange(
         kind=kind,
         window=window,
-        size=ratio * smallest[kind] + hidden,
+        size=ratio * smallest[kind] * (_OF_DRIFTS if drifts else 1.0) + hidden,
         subject={"rank": rank, "rank drift": rank, "silent": rank, "node": node}.get(kind, 0),
         until=window + LASTS,
         rise=LASTS // 2 if drifts else 1,

@@ -69,6 +69,7 @@ class ChangeDetectors:
         self._seen, self._needed = np.empty(0, np.int64), np.empty(0, np.int64)
         self._anchor = np.empty(0)
         self._told: tuple[Floats, Floats] | None = None  # noise, until it is told anew
+        self._smallest: dict[int, float] = {}  # jumps, as long as that noise holds
         self._updates = 0
 
     def __len__(self) -> int:
@@ -123,13 +124,9 @@ class ChangeDetectors:
     def smallest_jump(self, series: int) -> float:
         """The smallest one that three windows tell, where noise makes each of them look smaller by its scale."""
         scale, correlation = (float(column[series]) for column in self._noise())
-        sizes = np.arange(4.0, 20.0, 0.5)
-        evidence, before = np.zeros((len(sizes), len(_ALL_SHIFTS))), np.zeros(len(sizes))
-        for _ in range(_GUARD):
-            evidence = _grown(evidence, sizes - 1.0, before, np.full(len(sizes), correlation), self._cap)
-            before = sizes - 1.0
-        told = sizes[evidence.sum(axis=1) >= self._threshold]
-        return scale * float(told.min(initial=sizes[-1]))
+        if series not in self._smallest:
+            self._smallest[series] = scale * _smallest_told(correlation, self._threshold, self._cap)
+        return self._smallest[series]
 
     def smallest_drift(self, series: int) -> float:
         """That is one; the wave of a day may hide as much again as it has."""
@@ -159,7 +156,7 @@ class ChangeDetectors:
     def _noise(self) -> tuple[Floats, Floats]:
         """The scale of what the window before does not predict, and the correlation with it."""
         if self._told is None:
-            self._told = _noise_of(self._deviations, self._floor)
+            self._told, self._smallest = _noise_of(self._deviations, self._floor), {}
         return self._told
 
     def _jumped(self, deviation: Floats, scale: Floats, correlation: Floats, tested: Mask) -> Mask:
@@ -212,9 +209,19 @@ def _grown(evidence: Floats, deviation: Floats, before: Floats, correlation: Flo
     return grown
 
 
+def _smallest_told(correlation: float, threshold: float, cap: float) -> float:
+    """In units of the noise."""
+    sizes = np.arange(4.0, 20.0, 0.5)
+    evidence, before = np.zeros((len(sizes), len(_ALL_SHIFTS))), np.zeros(len(sizes))
+    for _ in range(_GUARD):
+        evidence = _grown(evidence, sizes - 1.0, before, np.full(len(sizes), correlation), cap)
+        before = sizes - 1.0
+    return float(sizes[evidence.sum(axis=1) >= threshold].min(initial=sizes[-1]))
+
+
 def _more_probable(residual: Floats, with_shift: Floats, cap: float) -> Floats:
     ratio = (1 + residual**2 / _DEGREES) / (1 + with_shift**2 / _DEGREES)
-    probable: Floats = np.minimum(ratio ** ((_DEGREES + 1) / 2), cap)
+    probable: Floats = np.minimum(ratio * ratio * ratio, cap)  # to the power of (degrees + 1) / 2
     return probable
 
 
