@@ -102,28 +102,26 @@ def test_it_follows_windows_as_they_come(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "redline", "watch", str(tmp_path), "--poll", "0.05", "--json"]
     prom = tmp_path / "job.prom"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    process = subprocess.Popen(
-        [*command, "--export", f"openmetrics={prom}"], env=environment, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["window"] == "window-1"
-        write_windows(tmp_path / "later", [HEALTHY], first=2)
-        (folder / "window-2").mkdir()
-        for path in sorted((tmp_path / "later" / "window-2").iterdir()):  # one after the other
-            os.utime(path, (now, now))
-            path.rename(folder / "window-2" / path.name)
-        second = json.loads(process.stdout.readline())
-        assert (second["window"], second["ranks"], second["silent"]) == ("window-2", 4, [])
-        until_s = time.monotonic() + 60
-        while "redline_window_count" not in prom.read_text() or " 2\n" not in prom.read_text():
-            assert time.monotonic() < until_s
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-    finally:
-        process.kill()
-        process.wait()
+    asked = [*command, "--export", f"openmetrics={prom}"]
+    with subprocess.Popen(asked, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["window"] == "window-1"
+            write_windows(tmp_path / "later", [HEALTHY], first=2)
+            (folder / "window-2").mkdir()
+            for path in sorted((tmp_path / "later" / "window-2").iterdir()):  # one after the other
+                os.utime(path, (now, now))
+                path.rename(folder / "window-2" / path.name)
+            second = json.loads(process.stdout.readline())
+            assert (second["window"], second["ranks"], second["silent"]) == ("window-2", 4, [])
+            until_s = time.monotonic() + 60
+            while f'redline_windows{{run="{tmp_path.name}"}} 2' not in prom.read_text():
+                assert time.monotonic() < until_s
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from redline.monitor.exports.window_metrics import PREFIX, ExportedWindow
 
 _TAG = f"{PREFIX}.run"
 _NS_PER_MS = 1_000_000
-_MARK = f"{PREFIX}/window_count"
+_MARK = f"{PREFIX}/windows"
 
 
 class MlflowRun:

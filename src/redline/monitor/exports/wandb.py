@@ -30,4 +30,4 @@ class WandbRun:
 
     def close(self) -> None:
         if self._run is not None:
-            self._run.finish(quiet=True)
+            self._run.finish()

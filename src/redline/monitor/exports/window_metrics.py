@@ -22,7 +22,7 @@ class MetricSample:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowMetric:
-    """A gauge. The end of its name is its unit, as Prometheus has it: seconds, ratio, or a count."""
+    """A gauge. The end of its name is its unit, as Prometheus has it: seconds, ratio; without one it is a count."""
 
     name: str
     help: str
@@ -67,7 +67,7 @@ class WindowMetrics:
 
     def _metrics(self, window: WatchedWindow) -> Iterator[WindowMetric]:
         figures = window.figures
-        yield _single("window_count", "Windows read so far.", self._windows)
+        yield _single("windows", "Windows read so far.", self._windows)
         yield _single("window_start_timestamp_seconds", "When the window began, since 1970.", figures.start_ns * _S)
         yield _single("step_seconds", "Median step of the window.", figures.step_ns * _S)
         if window.usual_step_ns is not None:
@@ -94,17 +94,15 @@ class WindowMetrics:
             "rank",
             {str(late.rank): late.wait_share for late in figures.late},
         )
-        yield _single("rank_count", "Ranks that left a digest.", len(figures.ranks))
-        yield _single("rank_silent_count", "Ranks of the job that left no digest.", len(figures.silent))
-        yield _labelled(
-            "alarm_count", "Alarms so far.", "kind", {str(kind): count for kind, count in self._alarms.items()}
-        )
+        yield _single("ranks", "Ranks that left a digest.", len(figures.ranks))
+        yield _single("silent_ranks", "Ranks of the job that left no digest.", len(figures.silent))
+        yield _labelled("alarms", "Alarms so far.", "kind", {str(kind): count for kind, count in self._alarms.items()})
 
 
 def _single(name: str, text: str, value: float) -> WindowMetric:
-    return WindowMetric(name=name, help=text, samples=(MetricSample(value=value, labels={}),))
+    return WindowMetric(name=name, help=text, samples=(MetricSample(value=float(value), labels={}),))
 
 
 def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> WindowMetric:
-    samples = tuple(MetricSample(value=value, labels={label: key}) for key, value in values.items())
+    samples = tuple(MetricSample(value=float(value), labels={label: key}) for key, value in values.items())
     return WindowMetric(name=name, help=text, samples=samples)
