@@ -54,13 +54,13 @@ class JobMonitor:
         alarms = [*self._of_world(figures), *self._of_silence(figures)]
         self._names.append(figures.name.text)
         if self._series is None:
-            self._learn(figures)
+            to_learn = self._learn(figures)
             return WatchedWindow(
                 figures=figures,
                 alarms=tuple(alarms),
                 usual_step_ns=None,
                 smallest_share=None,
-                to_learn=LEARNING - len(self._first) if self._series is None else 0,
+                to_learn=to_learn,
             )
         usual_step_ns = float(np.exp(self._detectors.usual(STEP)))
         smallest_share = self.smallest_shares()["step"]
@@ -90,14 +90,16 @@ class JobMonitor:
             shares["node"] = float(np.expm1(jump(self._series.node_places[host])))
         return shares
 
-    def _learn(self, figures: WindowFigures) -> None:
+    def _learn(self, figures: WindowFigures) -> int:
+        """How many windows it still takes."""
         self._first.append(figures)
-        if len(self._first) < LEARNING:
-            return
-        self._series = JobSeries(self._detectors, float(np.median([window.step_ns for window in self._first])))
-        for window in self._first:
-            self._detectors.update(self._series.values(window))
-        self._first = []
+        to_learn = LEARNING - len(self._first)
+        if to_learn == 0:
+            self._series = JobSeries(self._detectors, float(np.median([window.step_ns for window in self._first])))
+            for window in self._first:
+                self._detectors.update(self._series.values(window))
+            self._first = []
+        return to_learn
 
     def _of_world(self, figures: WindowFigures) -> Iterator[Alarm]:
         """A job of another size is another job: all is learned again."""

@@ -246,7 +246,7 @@ class Failing:
 
 
 def test_a_failure_is_said_once_and_nothing_is_lost_or_out_of_order() -> None:
-    export, said, now = Failing(3), [], [0.0]
+    export, said, now = Failing(3), list[str](), [0.0]
     retried = RetriedExport("test", export, said.append, pause_s=30, now_s=lambda: now[0])
     for window in exported(12):
         retried.write(window)
