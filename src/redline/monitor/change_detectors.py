@@ -34,11 +34,13 @@ _SHIFTS = np.array([4.0, 5.5, 7.5, 10.0, 14.0, 20.0, 30.0])  # in units of the n
 _ALL_SHIFTS = np.concatenate([_SHIFTS, -_SHIFTS])
 _DEGREES = 5.0  # of freedom
 _LARGEST = 30.0  # deviation that is told from larger ones
-_MOST_PREDICTED = 3.0  # deviation of the window before that counts
+_MOST_PREDICTED = 8.0  # deviation of the window before that counts: a shock that fades is no shift
+_INNER = 3.0  # deviations that tell the correlation
 _MOST_CORRELATION = 0.8
 _SMOOTHED = 6  # windows, for drift
 _DRIFT_NOISE = 6.0  # times the noise that a drift must be
 _NORMAL_MAD = 1.4826
+_UNLUCKY = 2.0  # units of noise by which three windows may hide a jump that is still claimed to be named
 _TAIL = 0.9  # of deviations are smaller; heavy tails show there before they show in the middle
 _NORMAL_TAIL = 1 / 1.645
 
@@ -122,7 +124,7 @@ class ChangeDetectors:
         self._needed[which] = np.where(learned, LEARNING_AGAIN, LEARNING)[which]
 
     def smallest_jump(self, series: int) -> float:
-        """The smallest one that three windows tell, where noise makes each of them look smaller by its scale."""
+        """The smallest one that three windows tell, where noise makes each of them look smaller by twice its scale."""
         scale, correlation = (float(column[series]) for column in self._noise())
         if series not in self._smallest:
             self._smallest[series] = scale * _smallest_told(correlation, self._threshold, self._cap)
@@ -186,10 +188,12 @@ class ChangeDetectors:
 def _noise_of(deviations: Floats, floor: Floats) -> tuple[Floats, Floats]:
     middle = _quantile(deviations)[:, None]
     around = np.abs(deviations - middle)
-    spread = np.maximum(_quantile(around), _quantile(around[:, -_RECENT:]))
-    marginal = np.nan_to_num(np.maximum(_NORMAL_MAD * spread, _NORMAL_TAIL * _quantile(around, _TAIL)))
+    recent = around[:, -_RECENT:]
+    spread = _NORMAL_MAD * np.maximum(_quantile(around), _quantile(recent))
+    tail = _NORMAL_TAIL * np.maximum(_quantile(around, _TAIL), _quantile(recent, _TAIL))
+    marginal = np.nan_to_num(np.maximum(spread, tail))
     unit = np.maximum(marginal, 1e-12)[:, None]
-    inner = np.nan_to_num(np.clip((deviations - middle) / unit, -_MOST_PREDICTED, _MOST_PREDICTED))
+    inner = np.nan_to_num(np.clip((deviations - middle) / unit, -_INNER, _INNER))
     products = (inner[:, 1:] * inner[:, :-1]).sum(axis=1) / np.maximum((inner**2).sum(axis=1), 1e-12)
     correlation = np.clip(products, 0.0, _MOST_CORRELATION)
     count = np.maximum((~np.isnan(deviations)).sum(axis=1), 1)
@@ -214,8 +218,8 @@ def _smallest_told(correlation: float, threshold: float, cap: float) -> float:
     sizes = np.arange(4.0, 20.0, 0.5)
     evidence, before = np.zeros((len(sizes), len(_ALL_SHIFTS))), np.zeros(len(sizes))
     for _ in range(_GUARD):
-        evidence = _grown(evidence, sizes - 1.0, before, np.full(len(sizes), correlation), cap)
-        before = sizes - 1.0
+        evidence = _grown(evidence, sizes - _UNLUCKY, before, np.full(len(sizes), correlation), cap)
+        before = sizes - _UNLUCKY
     return float(sizes[evidence.sum(axis=1) >= threshold].min(initial=sizes[-1]))
 
 
