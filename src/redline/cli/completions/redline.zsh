@@ -19,6 +19,7 @@ _shtab_redline_commands() {
     "plan:predict what a training or serving job should cost, and find the best layout"
     "run:Start a job unchanged, watch its steps, capture a few of them on every rank, and leave a folder for \`redline diagnose\`."
     "tune:find the levers that make a script faster and keep its numbers right, each proven"
+    "watch:follow a long job\'s digests\: a line per window, and what drifts, is late or falls silent"
   )
   _describe 'redline commands' _commands
 }
@@ -471,6 +472,21 @@ _shtab_redline_tune_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_redline_tune_defaults_added=0
 
+_shtab_redline_watch_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--once[say what is there, and end]"
+  "--grace[how long after its first digest a window waits for the others]:grace:"
+  "--poll[time between looks at FOLDER]:poll:"
+  "*--export[openmetrics\=FILE, otlp\=URL, wandb\=PROJECT, mlflow\=URI or tensorboard\=...]:export:"
+  "--json[print each window as a JSON object on a line]"
+  "--lang[en or zh]:lang:(en zh)"
+  {-q,--quiet}"[no remarks]"
+  "(*):folder of a run, of its digests, or of folders of windows:_files -/"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_redline_watch_defaults_added=0
+
 
 _shtab_redline() {
   local context state line curcontext="$curcontext" one_or_more='(*)' remainder='(-)*' default='*::: :->redline'
@@ -504,6 +520,7 @@ _shtab_redline() {
         plan) _shtab_redline_plan ;;
         run) _arguments -C -s $_shtab_redline_run_options ;;
         tune) _arguments -C -s $_shtab_redline_tune_options ;;
+        watch) _arguments -C -s $_shtab_redline_watch_options ;;
       esac
   esac
 }
