@@ -114,7 +114,8 @@ def _volatile(random: Random, shape: tuple[int, int]) -> Floats:
     course[0] = 0.0
     for window in range(1, shape[0]):
         course[window] = 0.97 * course[window - 1] + 0.12 * random.standard_normal()
-    return np.exp(np.clip(course, -1.1, 1.1)) * random.logistic(0, 0.6, shape)
+    values: Floats = np.exp(np.clip(course, -1.1, 1.1)) * random.logistic(0, 0.6, shape)
+    return values
 
 
 def _contaminated(random: Random, shape: tuple[int, int]) -> Floats:
