@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         lake = options.lake or Path(folder) / "lake"
-        parts = {
+        parts: dict[str, Callable[[], Iterator[str]]] = {
             "lake": lambda: _of_lake(lake),
             "seeds": lambda: _over_seeds(options.seeds),
             "writers": lambda: _of_writers(Path(folder), options.kills),

@@ -80,7 +80,8 @@ def _sizes(shape: FleetShape, random: np.random.Generator) -> I64:
     sizes = random.choice([8, 16, 64, 128, 256, 1024], shape.jobs, p=[0.35, 0.25, 0.2, 0.12, 0.05, 0.03])
     sizes = np.maximum(sizes * shape.digests // sizes.sum(), 1)
     sizes[int(sizes.argmax())] += shape.digests - int(sizes.sum())
-    return sizes.astype(np.int64)
+    of_jobs: I64 = sizes.astype(np.int64)
+    return of_jobs
 
 
 def templates(count: int = len(_SPECS)) -> list[Any]:

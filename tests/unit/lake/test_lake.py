@@ -28,6 +28,10 @@ DAY_NS = 86_400_000_000_000
 COUNTS = "SELECT count(*), count(DISTINCT rank), count(DISTINCT job) FROM digests"
 
 
+def numbers(values: tuple[object, ...]) -> list[float]:
+    return [value for value in values if isinstance(value, int | float)]
+
+
 def rows(lake: Path, sql: str) -> tuple[tuple[object, ...], ...]:
     return ask_lake(lake, sql=sql).answer.rows
 
@@ -61,13 +65,13 @@ def test_findings_gain_what_the_diagnosis_says(job_digests: Path, lake_of_one: P
     answer = ask_lake(lake_of_one, "findings", price=2.5).answer
     gained = dict(zip(answer.column("code"), answer.column("gain_hours"), strict=True))
     assert gained == pytest.approx({finding.code: 8.0 * finding.alone_share for finding in findings}, rel=1e-6)
-    assert answer.column("money") == pytest.approx([2.5 * hours for hours in gained.values()])
+    assert answer.column("money") == pytest.approx([2.5 * hours for hours in numbers(tuple(gained.values()))])
 
 
 def test_hours_in_accounts_add_up_to_all_hours(lake_of_one: Path) -> None:
     answer = ask_lake(lake_of_one, "accounts", top=12).answer
-    assert sum(answer.column("gpu_hours")) == pytest.approx(8.0)
-    assert sum(answer.column("share")) == pytest.approx(1.0)
+    assert sum(numbers(answer.column("gpu_hours"))) == pytest.approx(8.0)
+    assert sum(numbers(answer.column("share"))) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
