@@ -25,7 +25,7 @@ EVENTS = 40_000
 PARTS = 8
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "cluster.md"
 REDLINE = (sys.executable, "-m", "redline")
-RAY_WORKER, POOL_WORKER = b"ray::_on_node", b"spawn_main"
+RAY_WORKER, POOL_WORKER = b"ray::on_node", b"spawn_main"
 GROUPS = (
     ("pool", "pool-killed", "ray", "ray-killed"),
     ("pool-missing", "ray-missing"),

@@ -5,12 +5,8 @@
 
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,13 +15,12 @@ from pathlib import Path
 import pytest
 
 from bench.fleet.executors import sbatch_file
-from bench.fleet.slurm_node import free_port, slurm_node, why_absent
+from bench.fleet.slurm_node import slurm_node, why_absent
 from redline.cli import main
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 from tests.conftest import ROOT
 
 RAY = os.environ.get("REDLINE_RAY_PYTHON") or (sys.executable if find_spec("ray") else None)
-TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}  # of the cluster that a test starts
 SECONDS = 600.0  # only guards against a hang
 
 needs_ray = pytest.mark.skipif(RAY is None, reason="no Ray here, and REDLINE_RAY_PYTHON names no Python with it")
@@ -131,51 +126,6 @@ def test_a_ray_that_does_not_start_is_said_in_a_line(traces: Path, tmp_path: Pat
     assert "Ray did not start on this machine: " in said
     assert "leave --executor ray out, or give the address of a cluster that runs" in said
     assert "Traceback" not in said
-
-
-@contextmanager
-def cluster_without(hidden: Path, folder: Path) -> Iterator[str]:
-    """The address of a Ray cluster of one node that does not see what is in a folder."""
-    port = free_port()
-    start = f"mount -t tmpfs none {hidden} && exec {RAY} -m ray.scripts.scripts start --head --block --num-cpus 2"
-    options = f"--port {port} --node-ip-address 127.0.0.2 --temp-dir {folder} --include-dashboard false"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "RAY_USAGE_STATS_ENABLED": "0", **TOKEN}
-    with (folder / "cluster.log").open("w") as log:
-        process = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", f"{start} {options}"], env=environment, stdout=log, stderr=log
-        )
-    try:
-        until_s = time.monotonic() + SECONDS
-        while "runtime started" not in (said := (folder / "cluster.log").read_text()):
-            assert process.poll() is None, said
-            assert time.monotonic() < until_s, said
-            time.sleep(0.2)
-        yield f"127.0.0.2:{port}"
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-@needs_ray
-@pytest.mark.skipif(os.geteuid() != 0, reason="hiding files from a node takes root")
-def test_a_cluster_that_does_not_see_a_file_is_named(traces: Path, tmp_path: Path) -> None:
-    """Files that it sees are read there, and it goes on when the command has ended."""
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    shutil.copy(traces / "rank-1.pt.trace.json.gz", hidden / "rank-9.pt.trace.json.gz")
-    folder = Path(tempfile.mkdtemp(prefix="ray-"))  # paths of Ray's sockets are long
-    said_of: list[str] = []
-    with cluster_without(hidden, folder) as address:
-        for paths, failures in (([traces], 0), ([traces, hidden], 1)):
-            with by_ray(tmp_path, "inspect", *paths, "--json", "--address", address, **TOKEN) as process:
-                printed, said = process.communicate(timeout=SECONDS)
-            assert process.returncode == 0, said
-            job = json.loads(printed)
-            assert len(job["ranks"]) == 4
-            assert len(job["failures"]) == failures
-            said_of += [failure["message"] for failure in job["failures"]]
-    shutil.rmtree(folder)
-    assert f"rank-9.pt.trace.json.gz: is not visible on {socket.gethostname()}, where Ray read it" in said_of[0]
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed here")

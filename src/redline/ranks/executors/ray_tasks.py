@@ -26,7 +26,7 @@ _COMPRESSED = frozenset({".gz", ".zst", ".tgz"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class _NotDone:
+class NotDone:
     """Why a node could not begin with a file."""
 
     host: str
@@ -55,7 +55,7 @@ class RayTasks(Generic[Result]):
         self._most_bytes = max((node["Resources"].get("memory", 0.0) for node in self._ray.nodes()), default=0.0)
         self._task_of: dict[Any, int] = {}
         self._path_of: dict[int, Path] = {}
-        self._remote = self._ray.remote(num_cpus=1, max_retries=0)(_on_node)
+        self._remote = self._ray.remote(num_cpus=1, max_retries=0)(on_node)
         self._shared_work = self._ray.put(work)
 
     def start(self, task: int, path: Path) -> None:
@@ -93,34 +93,36 @@ class RayTasks(Generic[Result]):
         path = self._path_of.pop(task)
         errors = self._ray.exceptions
         try:
-            outcome: Result | _NotDone = self._ray.get(result)
+            outcome: Result | NotDone = self._ray.get(result)
         except (errors.RayTaskError, errors.RuntimeEnvSetupError) as error:
             raise UsageError(
                 f"Ray's workers cannot run Redline: {_reason(error)}; install redline-perf=={__version__} on all nodes"
             ) from error
         except errors.RayError:  # its worker or its node is gone, or was ended for its memory
             return WorkerDied()
-        return self._explained(path, outcome) if isinstance(outcome, _NotDone) else outcome
-
-    def _explained(self, path: Path, reason: _NotDone) -> Result | InputError:
-        if reason.version != __version__:
-            raise UsageError(
-                f"Ray's worker on {reason.host} has Redline {reason.version}, and this is {__version__}: results would "
-                "not be the same; install one version on all nodes"
-            )
-        if path.exists():
-            return _not_visible(path, reason.host)
-        return self._work(path)  # it is nowhere, and whoever reads it says so
+        return explained(self._work, path, outcome) if isinstance(outcome, NotDone) else outcome
 
 
-def _on_node(work: Callable[[Path], Result], path: Path, folder: Path, version: str) -> Result | _NotDone:
+def explained(work: Callable[[Path], Result], path: Path, reason: NotDone) -> Result | InputError:
+    """What stands for a file with which a node could not begin."""
+    if reason.version != __version__:
+        raise UsageError(
+            f"Ray's worker on {reason.host} has Redline {reason.version}, and this is {__version__}: results would "
+            "not be the same; install one version on all nodes"
+        )
+    if path.exists():
+        return _not_visible(path, reason.host)
+    return work(path)  # it is nowhere, and whoever reads it says so
+
+
+def on_node(work: Callable[[Path], Result], path: Path, folder: Path, version: str) -> Result | NotDone:
     """The work, where Ray runs it: in the same folder, as results carry the path that the user wrote."""
     if version != __version__:
-        return _NotDone(host=socket.gethostname(), version=__version__)
+        return NotDone(host=socket.gethostname(), version=__version__)
     with suppress(OSError):  # then a relative path is not visible
         os.chdir(folder)
     if not path.exists():
-        return _NotDone(host=socket.gethostname(), version=__version__, is_visible=False)
+        return NotDone(host=socket.gethostname(), version=__version__, is_visible=False)
     return work(path)
 
 
