@@ -129,7 +129,8 @@ def _two_memories(random: Random, shape: tuple[int, int]) -> Floats:
     slow = np.zeros(shape)
     for window in range(1, shape[0]):
         slow[window] = 0.9 * slow[window - 1] + np.sqrt(1 - 0.9**2) * random.standard_normal(shape[1])
-    return np.sqrt(0.5) * (slow + random.standard_normal(shape))
+    mixed: Floats = np.sqrt(0.5) * (slow + random.standard_normal(shape))
+    return mixed
 
 
 TUNING = (
