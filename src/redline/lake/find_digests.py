@@ -1,12 +1,12 @@
 """From what the user named to the digests of a job, window by window."""
 
-import glob
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING
 from redline.errors import InputError, UsageError
+from redline.storage import look_anew, matches, path_of, shown
 
 _WINDOW = re.compile(r"window-([0-9]+)")
 _RESTART = re.compile(r"restart-([0-9]+)")
@@ -25,18 +25,21 @@ def find_digests(named: Sequence[str | Path]) -> dict[Window, list[Path]]:
 
 
 def _meant_by(named: str) -> list[Path]:
-    path = Path(named)
+    path = path_of(named)
+    look_anew(path)
     if path.is_dir():
         inside = sorted(path.rglob(f"*{DIGEST_ENDING}"))
         if not inside:
-            raise InputError(f"{named}: no digest in this folder; make digests of its traces first: redline digest")
+            raise InputError(
+                f"{shown(named)}: no digest in this folder; make digests of its traces first: redline digest"
+            )
         return inside
     if path.exists():
         return [path]
-    matches = sorted(map(Path, glob.glob(named, recursive=True)))  # noqa: PTH207 (absolute patterns)
-    if not matches:
-        raise InputError(f"{named}: no such file or folder, and as a pattern it matches nothing.")
-    return [inner for match in matches for inner in _meant_by(str(match))]
+    meant = sorted(matches(named))
+    if not meant:
+        raise InputError(f"{shown(named)}: no such file or folder, and as a pattern it matches nothing.")
+    return [inner for match in meant for inner in _meant_by(str(match))]
 
 
 def _window_of(path: Path) -> Window:

@@ -1,15 +1,16 @@
 """How a job is told: labels that the user gives, and what its folder and the record of its run say otherwise."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from redline.errors import InputError, UsageError
-from redline.launch.run_record import NAME, RunRecord, read_record
+from redline.launch.run_record import CAPTURED, NAME, RunRecord, read_record
 
 _HOUR_NS = 3_600_000_000_000
 _PARENTS = 4  # folders above a digest in which the record of its run is looked for
-_GENERIC = ("digests", "digest")  # names of folders that tell no job
+_GENERIC = re.compile(r"digests?|window-[0-9]+|restart-[0-9]+")  # names of folders that tell no job
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ def job_of(labels: JobLabels, digests: Sequence[Path]) -> str:
 
 def _named_folder(digest: Path) -> Path:
     folder = digest.absolute().parent
-    while folder.name in _GENERIC and folder.parent != folder:
+    while _GENERIC.fullmatch(folder.name) and folder.parent != folder:
         folder = folder.parent
     return folder
 
@@ -91,6 +92,6 @@ def represented_hours(labels: JobLabels, run: RunRecord | None, window_ns: int) 
     if labels.hours is not None:
         return RepresentedHours(hours=labels.hours, hours_from="stated")
     if run is not None and run.wall_ns > 0:
-        windows = max((sum(w.state == "written" for w in rank.windows) for rank in run.ranks), default=0)
+        windows = max((sum(w.state in CAPTURED for w in rank.windows) for rank in run.ranks), default=0)
         return RepresentedHours(hours=run.wall_ns / max(windows, 1) / _HOUR_NS, hours_from="run")
     return RepresentedHours(hours=window_ns / _HOUR_NS, hours_from="window")

@@ -1,6 +1,5 @@
 """The windows of a job in folders, in order: which digests of each have come, and when."""
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from redline.artifacts import DIGEST_ENDING
 from redline.errors import InputError, UsageError
 from redline.monitor.window_figures import WindowName
+from redline.storage import look_anew
 
 _OF_RUN = "digests"  # the folder that `redline run` makes for them
 _WINDOW = re.compile(r"window-([0-9]+)")
@@ -46,16 +46,17 @@ def files_of(name: WindowName, folders: Sequence[Path]) -> WindowFiles:
     """What has come so far. A file that goes away meanwhile has not come."""
     written_ns: dict[Path, int] = {}
     for folder in folders:
-        for entry in _entries(folder):
-            if entry.name.endswith(DIGEST_ENDING):
+        for path in _inside(folder):
+            if path.name.endswith(DIGEST_ENDING):
                 try:
-                    written_ns[Path(entry.path)] = entry.stat().st_mtime_ns
+                    written_ns[path] = path.stat().st_mtime_ns
                 except FileNotFoundError:
                     continue
     return WindowFiles(name=name, written_ns=written_ns)
 
 
 def _windows_in(folder: Path) -> Iterator[tuple[WindowName, Path]]:
+    look_anew(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of a run, or of its digests")
     inside = folder / _OF_RUN if (folder / _OF_RUN).is_dir() else folder
@@ -78,17 +79,18 @@ def _others(subfolders: Sequence[Path]) -> Iterator[tuple[WindowName, Path]]:
     """Folders of any names that hold digests, in order of the last number in each name."""
     for path in subfolders:
         number = _LAST_NUMBER.search(path.name)
-        if any(entry.name.endswith(DIGEST_ENDING) for entry in _entries(path)):
+        if any(inner.name.endswith(DIGEST_ENDING) for inner in _inside(path)):
             yield WindowName(restart=0, number=int(number[1]) if number else 0, text=path.name), path
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
+    return [path for path in _inside(folder) if path.is_dir()]
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _inside(folder: Path) -> list[Path]:
+    """What is there now, on this machine or in a store."""
+    look_anew(folder)
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
+        return list(folder.iterdir())
     except OSError as error:
         raise InputError(f"{folder}: cannot be listed: {error.strerror}") from error

@@ -26,6 +26,7 @@ from redline.progress import Progress, ProgressStage, silent
 from redline.ranks.read_failures import Failure
 from redline.ranks.read_files import JobOptions
 from redline.report.lake.lake_results import LakeAddResult, LakeAskResult, LakePruneResult
+from redline.storage import is_remote, path_of
 
 if TYPE_CHECKING:
     from redline.launch.run_record import RunRecord
@@ -43,6 +44,7 @@ def add_to_lake(
     Added again, they count once: with the labels that were given last.
     """
     pyarrow()
+    folder = _folder(lake)
     windows = find_digests(digests)
     files = [path for paths in windows.values() for path in paths]
     _refuse_traces(files)
@@ -56,8 +58,8 @@ def add_to_lake(
         tables.append(table)
         failures += failed
     progress(ProgressStage.WRITE, 0, len(tables))
-    parts = [write_part(Path(lake), table, made_by="redline lake add") for table in tables]
-    compact(Path(lake))
+    parts = [write_part(folder, table, made_by="redline lake add") for table in tables]
+    compact(folder)
     return LakeAddResult(
         lake=str(lake),
         job=job,
@@ -65,6 +67,14 @@ def add_to_lake(
         digests=sum(len(table) for table in tables),
         failures=tuple(failures),
     )
+
+
+def _folder(lake: str | Path) -> Path:
+    """Files of a lake are renamed into their places, which no store of objects can do."""
+    path = path_of(lake)
+    if is_remote(path):
+        raise UsageError(f"lake: {path}: a lake is a folder of this machine or of a file system that machines share")
+    return path
 
 
 def _refuse_traces(files: Sequence[Path]) -> None:
@@ -97,7 +107,7 @@ def ask_lake(
     if (question is None) == (sql is None):
         raise UsageError("lake ask: give the name of a question, or `sql=...`; one of them")
     duckdb()
-    asked = ask(Path(lake), question, sql, parameters={"job": job, "price": price, "top": top}, days=days)
+    asked = ask(_folder(lake), question, sql, parameters={"job": job, "price": price, "top": top}, days=days)
     return LakeAskResult(
         lake=str(lake),
         question=question or "",
@@ -116,9 +126,10 @@ def ask_lake(
 def prune_lake(lake: str | Path, days: int, *, today: datetime | None = None) -> LakePruneResult:
     """Remove windows that ended more than so many days ago (UTC), and merge what is left of each day."""
     pyarrow()
-    pruned = prune(Path(lake), days, today or datetime.now(UTC))
-    merged = compact_all(Path(lake))
-    remove_abandoned(Path(lake))
+    folder = _folder(lake)
+    pruned = prune(folder, days, today or datetime.now(UTC))
+    merged = compact_all(folder)
+    remove_abandoned(folder)
     return LakePruneResult(
         lake=str(lake), first_kept=pruned.first_kept, days=pruned.days, digests=pruned.digests, merged=merged
     )

@@ -10,6 +10,7 @@ from redline.monitor.exports.retried_export import RetriedExport
 from redline.monitor.exports.window_metrics import WindowMetrics
 from redline.monitor.follow import Follower, Following, UnreadWindow
 from redline.monitor.job_monitor import WatchedWindow
+from redline.storage import path_of
 
 _OF_RUN = "digests"
 
@@ -25,7 +26,7 @@ def watch(
 
     `exports` are such as openmetrics=FILE. `tell` is given a line when one of them begins to fail.
     """
-    paths = [Path(folder) for folder in folders]
+    paths = list(map(path_of, folders))
     if not paths:
         raise UsageError("watch: no folder was given; name the folder of a run, or of its digests")
     metrics = WindowMetrics(run_name(paths[0]))
