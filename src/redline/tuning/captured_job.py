@@ -9,12 +9,15 @@ from redline.errors import InputError
 from redline.launch.outside.trial_command import TrialCommand
 from redline.launch.outside.trial_job import TrialJob, start_trial
 from redline.launch.places import Place, places_in
+from redline.launch.process import is_alive
 from redline.launch.settings import Settings
+from redline.launch.shared_state import EXPORTER, EXPORTING, STATE
 from redline.trials.trial_jobs import raise_if_failed
 
 _AFTER = 8  # steps before those that are captured
 _STEPS = 3
 _MORE = 3
+_WRITERS_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +46,29 @@ def capture_job(command: TrialCommand, folder: Path, most_s: float, *, allow_wri
         if ended is None:
             raise InputError(f"{command.with_levers}: it did not take {_AFTER + _STEPS} steps in {most_s:g} s")
         raise_if_failed(job, ended, "let it write nothing in its first steps")
+        _wait_for_traces(job)
         return CapturedJob(
-            traces=tuple(sorted(folder.glob("window-*/*.json*"))),
+            traces=tuple(sorted(folder.glob("window-*/*.json.gz"))),
             loader_share=_loader_share(job),
             ranks=max(len(job.ranks()), 1),
             has_accelerator=bool(job.facts().get("accelerators")),
             wrote_elsewhere=_wrote_elsewhere(job),
             places=places_in(job.facts()),
         )
+
+
+def _wait_for_traces(job: TrialJob) -> None:
+    """What compresses them outlives the job, by much on a busy machine."""
+    until_s = time.perf_counter() + _WRITERS_S
+    while any(_is_being_written(window) for slot in job.ranks() for window in slot.windows()):
+        if time.perf_counter() > until_s:
+            return
+        time.sleep(0.02)
+
+
+def _is_being_written(window: "memoryview[int]") -> bool:
+    """Whether somebody is at it now."""
+    return window[STATE] == EXPORTING and is_alive(window[EXPORTER])
 
 
 def _loader_share(job: TrialJob) -> float:
