@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 KIND = "digests"
 SCHEMA_VERSION = 1
 # All of the package that a digest can depend on; a test watches which files are read while one is made.
-ANALYSING = (*READING, "*.py", "analysis/**/*", "ranks/*", "findings/**/*", "hardware/*", "model/**/*", "work/**/*")
+ANALYSING = (
+    *(*READING, "*.py", "analysis/**/*", "ranks/**/*", "findings/**/*", "hardware/*"),
+    *("model/**/*", "storage/*", "work/**/*"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

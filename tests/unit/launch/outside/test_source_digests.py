@@ -107,7 +107,9 @@ def wait_for(look: Callable[[], int]) -> int:
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Watched]:
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    """What is digested has the priority of the test, which else might wait for all others."""
+    monkeypatch.setattr(side_process, "_give_way", lambda pid: None)
     watched = Watched(tmp_path)
     yield watched
     assert [pid for pid in children() if "digest_child" in words_of(pid)] == [], "no process is left"
