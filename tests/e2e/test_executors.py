@@ -134,6 +134,7 @@ def test_without_ray_one_line_says_what_to_install(traces: Path, capsys: pytest.
     assert capsys.readouterr().err == "redline: --executor ray needs Ray: pip install 'redline-perf[ray]'\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(why_absent()), reason=why_absent() or "Slurm is here")
 def test_an_array_job_of_slurm_leaves_what_one_command_does(traces: Path, tmp_path: Path) -> None:
     """The sbatch file of the page, as it stands there."""

@@ -288,6 +288,7 @@ def test_a_bug_is_named_without_its_insides(monkeypatch: pytest.MonkeyPatch) -> 
 # --- sizes and documents ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.needs_traces
 def test_answers_about_the_largest_real_traces_are_within_the_bound(traces: RealTraces) -> None:
     names = [name for name in traces.names("*.json.gz") if "snapshot" not in name]
