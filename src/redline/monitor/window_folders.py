@@ -9,9 +9,9 @@ from pathlib import Path
 from redline.artifacts import DIGEST_ENDING
 from redline.errors import InputError, UsageError
 from redline.monitor.window_figures import WindowName
+from redline.ranks.find_files import RUN_DIGESTS
 from redline.storage import look_anew
 
-_OF_RUN = "digests"  # the folder that `redline run` makes for them
 _WINDOW = re.compile(r"window-([0-9]+)")
 _RESTART = re.compile(r"restart-([0-9]+)")
 _LAST_NUMBER = re.compile(r"([0-9]+)[^0-9]*$")
@@ -59,7 +59,7 @@ def _windows_in(folder: Path) -> Iterator[tuple[WindowName, Path]]:
     look_anew(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of a run, or of its digests")
-    inside = folder / _OF_RUN if (folder / _OF_RUN).is_dir() else folder
+    inside = folder / RUN_DIGESTS if (folder / RUN_DIGESTS).is_dir() else folder
     subfolders = _subfolders(inside)
     for path in subfolders:
         if restart := _RESTART.fullmatch(path.name):

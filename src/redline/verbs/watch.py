@@ -10,9 +10,8 @@ from redline.monitor.exports.retried_export import RetriedExport
 from redline.monitor.exports.window_metrics import WindowMetrics
 from redline.monitor.follow import Follower, Following, UnreadWindow
 from redline.monitor.job_monitor import WatchedWindow
+from redline.ranks.find_files import RUN_DIGESTS
 from redline.storage import path_of
-
-_OF_RUN = "digests"
 
 
 def watch(
@@ -45,4 +44,4 @@ def watch(
 def run_name(folder: Path) -> str:
     """What exports call the run: the name of its folder."""
     folder = folder.absolute()
-    return folder.parent.name if folder.name == _OF_RUN else folder.name
+    return folder.parent.name if folder.name == RUN_DIGESTS else folder.name
