@@ -1,0 +1,36 @@
+"""What a what-if changes: how long some work takes, on some ranks."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Target(StrEnum):
+    """Whose time a change is about."""
+
+    KERNELS = "kernels"  # compute on the device; a pattern names a class of kernels or a part of their names
+    COLLECTIVES = "collectives"  # transfers; waiting for a rank that is late stays
+    COPIES = "copies"  # copies and sets of memory on the device
+    HOST = "host"  # what threads of the host do between calls, and the calls; waiting is not in it
+    LOADER = "loader"  # time of the training thread in the data loader
+    SYNC = "sync"  # blocking calls: the host no longer waits for the device in them
+    OPERATOR = "operator"  # all of an operator's own: its time on the host, and the device work that it launched
+    RANK = "rank"  # everything that a rank does, in the likeness of the other ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeChange:
+    """The time of the target becomes `factor` times what it was: 0 is gone, 0.5 is twice as fast, 1.25 is slower."""
+
+    target: Target
+    pattern: str = ""  # "" is all of the target
+    factor: float = 0.0
+    ranks: tuple[int, ...] = ()  # () is every rank
+    like_others: bool = False  # instead of a factor: as long as the median of the other ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Changes that are made together, under the words that asked for them."""
+
+    name: str
+    changes: tuple[TimeChange, ...]
