@@ -4,6 +4,7 @@ A step is one of the optimizer. Each worker trains beside its main thread.
 """
 
 import argparse
+import logging
 import tempfile
 
 import ray
@@ -33,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=30)
     steps = parser.parse_args().steps
-    ray.init(num_cpus=WORKERS, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.init(num_cpus=WORKERS, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
     with tempfile.TemporaryDirectory() as storage:
         TorchTrainer(
             train,
