@@ -9,6 +9,7 @@ class Target(StrEnum):
 
     KERNELS = "kernels"  # compute on the device; a pattern names a class of kernels or a part of their names
     COLLECTIVES = "collectives"  # transfers; waiting for a rank that is late stays
+    NETWORK = "network"  # transfers but for their latency: half of it is a network of twice the bandwidth
     COPIES = "copies"  # copies and sets of memory on the device
     HOST = "host"  # what threads of the host do between calls, and the calls; waiting is not in it
     LOADER = "loader"  # time of the training thread in the data loader
