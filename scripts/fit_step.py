@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from redline.planner.train.stacks import SoftwareStack, format_kind, with_stack
+from redline.planner.train.stacks import DEFAULT_STACK, SoftwareStack, format_kind, with_stack
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import step_costs
 from redline.planner.validation.training import Runs, expressed_runs
@@ -126,21 +126,17 @@ PLANS = {
 }
 # What to expect where nobody says which software it is: what these have in common, each stack weighing the same.
 COMMON = ("megatron-core", "megatron-bridge", "composer", "internevo", "torchtitan", "fsdp")
+USUAL = Plan({}, ("selective_share", *EXPERTS))
 
 
 def main() -> None:
-    runs = _fitting_half()
+    runs = fitting_half()
     stacks: dict[str, Constants] = {}
-    for name, plan in PLANS.items():
-        own = runs.where(runs.stacks == name)
-        stacks[name] = _fitted(own, plan, np.ones(len(own)))
+    for name in (*PLANS, DEFAULT_STACK):
+        own = runs_of(name, runs)
+        stacks[name] = {**fitted(name, own), **_spreads(name, own)}
         print(name, len(own), stacks[name]["spread"])
-    shared = runs.where(np.isin(runs.stacks, COMMON))
-    weights = np.array([1 / np.sum(shared.stacks == each) for each in shared.stacks])
-    stacks["default"] = _fitted(shared, Plan({}, ("selective_share", *EXPERTS)), weights / weights.mean())
-    print("default", len(shared), stacks["default"]["spread"])
-    for constants in stacks.values():
-        constants.update(_elsewhere(constants, stacks["default"]))
+    stacks = everywhere(stacks)
     how = (
         "Made by scripts/fit_step.py from runs with even ids in planner/validation/data/training_runs.csv.gz. "
         "Times in seconds."
@@ -148,7 +144,40 @@ def main() -> None:
     OUTPUT.write_text(json.dumps({"how": how, "stacks": stacks}, indent=1) + "\n", encoding="utf-8")
 
 
-def _fitting_half() -> Runs:
+# --- to any runs ------------------------------------------------------------------------------------------------------
+
+
+def runs_of(name: str, runs: Runs) -> Runs:
+    """Those of these runs that the constants of a stack are fitted to."""
+    return runs.where(np.isin(runs.stacks, COMMON if name == DEFAULT_STACK else (name,)))
+
+
+def fitted(name: str, runs: Runs) -> Constants:
+    """The constants of a stack from these runs of it alone. The search begins where it does for all of them, at what is
+    known of the software before any run, so that nothing of other runs gets in.
+    """
+    search = _search(name, runs)
+    return search.constants(search.best(runs, _weights(name, runs), search.start, evaluations=60))
+
+
+def everywhere(stacks: dict[str, Constants]) -> dict[str, Constants]:
+    """With constants for machines and formats that a stack has no runs on, from what is common."""
+    return {name: {**each, **_elsewhere(each, stacks[DEFAULT_STACK])} for name, each in stacks.items()}
+
+
+def _search(name: str, runs: Runs) -> "Search":
+    return Search(runs, USUAL if name == DEFAULT_STACK else PLANS[name])
+
+
+def _weights(name: str, runs: Runs) -> Numbers:
+    """Of what is common, each stack has the same."""
+    if name != DEFAULT_STACK:
+        return np.ones(len(runs))
+    weights = np.array([1 / np.sum(runs.stacks == each) for each in runs.stacks])
+    return np.asarray(weights / weights.mean(), np.float64)
+
+
+def fitting_half() -> Runs:
     """Runs with even ids. Of the sweep of nanotron, those that reach a tenth of the peak: the others are no layouts
     that anybody would choose, and many of them suffered from a fault that comes and goes. Of layouts that nobody would
     choose, two kinds tell why: those on so many nodes that the fault is always there, and tensor parallelism beyond the
@@ -168,12 +197,6 @@ def _large(runs: Runs) -> Mask:
 
 def _beyond(runs: Runs) -> Mask:
     return np.asarray((runs.layout.pp == 1) & (runs.layout.tp > runs.bare.devices_per_node), np.bool_)
-
-
-def _fitted(runs: Runs, plan: Plan, weights: Numbers) -> Constants:
-    search = Search(runs, plan)
-    found = search.best(runs, weights, search.start, evaluations=60)
-    return {**search.constants(found), **_spreads(search, runs, weights, found)}
 
 
 @dataclass(frozen=True)
@@ -285,8 +308,10 @@ def _mean(numbers: list[float]) -> float:
     return float(np.mean(numbers))
 
 
-def _spreads(search: Search, runs: Runs, weights: Numbers, found: Numbers) -> Constants:
+def _spreads(name: str, runs: Runs) -> Constants:
     """Measured over predicted, at the tenth and ninetieth percentile of usual runs that a fit has not seen."""
+    search, weights = _search(name, runs), _weights(name, runs)
+    found = search.best(runs, weights, search.start, evaluations=60)
     fold = np.arange(len(runs)) % FOLDS
     errors = np.zeros(len(runs))
     for each in range(min(FOLDS, len(runs))):

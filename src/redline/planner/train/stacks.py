@@ -85,8 +85,12 @@ def stack_names() -> tuple[str, ...]:
 
 def stack(name: str, machine: str = "", dtype: str = "bf16") -> SoftwareStack:
     """The constants of a stack: those of all its runs, then of a number format, then of a machine in that format."""
+    return from_constants(_constants(name), machine, dtype)
+
+
+def from_constants(written: Mapping[str, Mapping[str, float]], machine: str, dtype: str) -> SoftwareStack:
+    """The same of constants that need not be the package's own."""
     kind = format_kind(dtype)
-    written = _constants(name)
     constants = {**written["all"], **written.get(kind, {}), **written.get(f"{machine}/{kind}", {})}
     return replace(SoftwareStack(), **constants)
 
