@@ -1,7 +1,13 @@
 """What a what-if changes: how long some work takes, on some ranks."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+import numpy as np
+
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
 
 
 class Target(StrEnum):
@@ -29,9 +35,27 @@ class TimeChange:
     like_others: bool = False  # instead of a factor: as long as the median of the other ranks
 
 
+def _no_rows() -> I64:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpanChange:
+    """Time of one rank that goes, told by spans and times of its timeline: what a fix saves there."""
+
+    rank: int
+    device_rows: I64 = field(default_factory=_no_rows)  # kernels, copies, sets and collectives, each row once
+    saved_ns: I64 = field(default_factory=_no_rows)  # of each of these rows; all of it where that is no more
+    host: Mapping[int, Intervals] = field(default_factory=dict)  # for each thread (lane) the time of its own that goes
+    waits: I64 = field(default_factory=_no_rows)  # calls in which the host no longer waits for the device
+
+
+Change = TimeChange | SpanChange
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """Changes that are made together, under the words that asked for them."""
 
     name: str
-    changes: tuple[TimeChange, ...]
+    changes: tuple[Change, ...]

@@ -96,7 +96,11 @@ def test_changes_that_are_made_together() -> None:
     scenario = parse_scenario("loader=0 , kernels(attention)/1.5,sync=0")
 
     assert scenario.name == "loader=0, kernels(attention)/1.5, sync=0"
-    assert [change.target for change in scenario.changes] == [Target.LOADER, Target.KERNELS, Target.SYNC]
+    assert scenario.changes == (
+        TimeChange(target=Target.LOADER),
+        TimeChange(target=Target.KERNELS, pattern="attention", factor=1 / 1.5),
+        TimeChange(target=Target.SYNC),
+    )
 
 
 @pytest.mark.parametrize(
