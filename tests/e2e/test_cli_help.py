@@ -264,6 +264,7 @@ FLAGS = {
         "--kv-heads N",
         "--lang LANG",
         "--layers N",
+        "--lora RANK",
         "--machine NAME|FILE",
         "--micro-batch N",
         "--model MODEL",

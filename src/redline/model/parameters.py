@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from redline.model.matmuls import Matmul, Part, forward_matmuls
+from redline.model.matmuls import Matmul, Part, forward_matmuls, present
 from redline.model.model import Model, Number
 
 
@@ -93,6 +93,39 @@ def layer_parameters(model: Model) -> LayerParameters:
         experts=counted.experts / layers,
         whole=(counted.norms + counted.router + counted.modulation) / layers,
     )
+
+
+def adapter_parameters(model: Model, rank: Number) -> LayerParameters:
+    """What adapters of this rank (LoRA) add to an average layer: rank (n + k) numbers beside each matrix of n x k.
+
+    Beside all of them, experts included, but not beside the router. Queries, keys, values, gate and up are matrices of
+    their own, as in published weights, although kernels run them together.
+    """
+    matmuls, layers = forward_matmuls(model), model.layers
+
+    def beside(*parts: Part) -> Number:
+        total: Number = 0
+        for matmul in matmuls:
+            if matmul.part in parts:
+                there = present(matmul.n) * present(matmul.k)
+                inputs = matmul.k * _apart(matmul, model)
+                total = total + there * (matmul.n + inputs) * matmul.copies * matmul.layers
+        return rank * total / layers
+
+    return LayerParameters(
+        attention=beside("attention", "state"),
+        dense=beside("dense"),
+        shared=beside("shared"),
+        experts=beside("experts"),
+        whole=0.0,
+    )
+
+
+def _apart(matmul: Matmul, model: Model) -> Number:
+    """How many matrices of the published weights one matmul runs together."""
+    if matmul.name.endswith("qkv"):
+        return 3
+    return 1 + model.gated if matmul.name.endswith("up") and matmul.part in ("dense", "experts", "shared") else 1
 
 
 def state_extras(model: Model) -> Number:

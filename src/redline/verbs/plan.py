@@ -27,7 +27,7 @@ from redline.verbs.plan_sizes import plan_sizes
 
 Constraint = float | str | Sequence[float | str]
 
-LAYOUT = tuple(field.name for field in fields(Layout) if field.name not in {"expert_tp", "frozen"})
+LAYOUT = tuple(field.name for field in fields(Layout) if field.name != "expert_tp")
 NAMED: Mapping[str, Mapping[str, int]] = {"schedule": SCHEDULES, "recompute": RECOMPUTES}
 
 

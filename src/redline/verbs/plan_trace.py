@@ -32,13 +32,14 @@ def write_predicted_trace(plan: TrainingPlan, path: str | Path, *, force: bool =
     """The step of the best layout, for Perfetto and for `redline diagnose`."""
     machine = plan.machine
     memory = machine.memory_bytes
+    drawn = "fp32" if plan.dtype == "tf32" else plan.dtype  # tensors are of 32 bits
     drawing = plan.workload.drawing(
         plan.batch,
         plan.best.layout,
         plan.rates,
         plan.step_costs,
-        dtype=plan.dtype,
-        half=plan.dtype if plan.dtype in TYPES else half_format(machine),
+        dtype=drawn,
+        half=drawn if drawn in TYPES else half_format(machine),
     )
     predicted = predicted_step(
         plan.step_costs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from redline.cli.arguments import positive
 from redline.cli.plan.numbers import chosen, several, share
 from redline.planner.train.training_choices import RECOMPUTES, SCHEDULES
 
@@ -49,6 +50,12 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
         help="shard norms and residuals over the tensor-parallel devices (default: yes)",
     )
     group.add_argument("--no-flash", action="store_true", help="attention is not fused")
+    group.add_argument(
+        "--lora",
+        type=positive,
+        metavar="RANK",
+        help="train adapters of this rank alone, beside every matrix of a layer",
+    )
 
 
 def layout_of(options: argparse.Namespace) -> Mapping[str, tuple[float, ...]]:
@@ -60,4 +67,6 @@ def layout_of(options: argparse.Namespace) -> Mapping[str, tuple[float, ...]]:
         fixed["sequence_parallel"] = (int(options.sequence_parallel),)
     if options.no_flash:
         fixed["flash"] = (0,)
+    if options.lora is not None:
+        fixed["lora"] = (options.lora,)
     return {name: tuple(map(float, values)) for name, values in fixed.items() if values is not None}

@@ -33,8 +33,8 @@ class Layout:
     """Share of optimizer states that live in host memory."""
     flash: Number = 1
     """1: fused attention, which never writes the scores to memory."""
-    frozen: Number = 0
-    """1: the weights are not trained, only small adapters beside them (LoRA)."""
+    lora: Number = 0
+    """Rank of the adapters, which then are all that is trained (LoRA); 0: every weight is trained."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from redline.planner.train.training_choices import Recompute
 from redline.planner.train.training_rates import Rates
 
 # Of a transformer: in how many parts it is divided, and how.
-_PARTS, _HOW = ("tp", "pp", "cp", "ep", "chunks"), ("schedule", "sequence_parallel", "flash")
+_PARTS, _HOW = ("tp", "pp", "cp", "ep", "chunks"), ("schedule", "sequence_parallel", "flash", "lora")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Module:
             raise ParameterError("sequence", " is for models of tokens; a module has samples: give the batch alone")
         return 1
 
-    def flops_per_step(self, batch: Batch) -> float:
+    def flops_per_step(self, batch: Batch, *, adapters: bool = False) -> float:
         return float(needed_flops(self.counted) * batch.sequences)
 
     def layouts(self, batch: Batch, space: Space) -> Layout:

@@ -144,6 +144,7 @@ def rates_of(
 def with_stack(bare: Rates, used: SoftwareStack) -> Rates:
     """Rates of a machine, brought down to what a stack reaches of them. Both may have columns."""
     copied = {name: getattr(used, name) for name in _COPIED}
+    copied["gradient_bytes"] = np.maximum(used.gradient_bytes, bare.number_bytes)
     most = MOST_OF_PEAK * bare.peak_flops_per_s
     most_in_half = MOST_OF_PEAK * np.minimum(bare.peak_flops_per_s, bare.half_peak_flops_per_s)
     return replace(
@@ -168,13 +169,15 @@ def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, ni
     )
     per_node = devices_per_node or machine.value("fabric_devices", 1.0)
     node, pair = _fabric(machine, per_node)
+    # In 32 bits, attention is made of matmuls in 32 bits as well.
+    fused = attention.most_flops_per_s * min(1.0, law.peak_flops_per_s / usual.peak_flops_per_s)
     published_nic = machine.value("nic_bytes_per_s", USUAL_NIC_BYTES_PER_S)
     return Rates(
         compute_flops_per_s=law.compute_flops_per_s,
         head_flops_per_s=min(law.compute_flops_per_s, usual.compute_flops_per_s),
         memory_bytes_per_s=law.memory_bytes_per_s,
         fixed_s=law.fixed_s,
-        attention_flops_per_s=attention.most_flops_per_s,
+        attention_flops_per_s=fused,
         attention_half=attention.half,
         peak_flops_per_s=law.peak_flops_per_s,
         half_peak_flops_per_s=usual.peak_flops_per_s,

@@ -27,7 +27,7 @@ SCHEDULES = {
 RECOMPUTES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
 BY = ("speed", "memory", "cost")
 """What the best layout is the best in."""
-PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "fp32")
+PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")
 ACCEPTED_CHANCE = 0.2
 """Of running out of memory: a layout with more is not proposed."""
 TOP = 8

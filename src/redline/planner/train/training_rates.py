@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from redline.model.model import Number
 
 
@@ -25,7 +27,7 @@ class Rates:
     half_peak_flops_per_s: Number
     """Of 16 bits, in which logits and attention stay."""
     matmul_bytes: Number
-    """Per number that matmuls read: 2, or 1 for fp8, 0.5 for fp4."""
+    """Per number that matmuls read: 4 for fp32 and tf32, 2, or 1 for fp8, 0.5 for fp4."""
 
     # Links.
     devices_per_node: Number
@@ -117,3 +119,8 @@ class Rates:
     """Share of the traffic of expert parallelism that hides behind compute."""
     balanced_head: Number = 0.0
     """1 where layers are dealt to stages by cost, with the head as several of them; 0: the same number to each."""
+
+    @property
+    def number_bytes(self) -> Number:
+        """Per activation, and per weight that is sent: no less than 16 bits, whatever matmuls read."""
+        return np.maximum(2.0, self.matmul_bytes)

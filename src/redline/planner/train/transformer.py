@@ -64,11 +64,12 @@ class Transformer:
             raise ParameterError("sequence", " is missing: how many tokens has a sequence, such as 4096?")
         return given
 
-    def flops_per_step(self, batch: Batch) -> float:
+    def flops_per_step(self, batch: Batch, *, adapters: bool = False) -> float:
         tokens = batch.sequence * batch.sequences
-        forward = forward_flops(self.model, tokens, batch.sequence, Pairs.SEEN).total
-        backward = backward_flops(self.model, tokens, batch.sequence, Pairs.SEEN, flash=0).total
-        return float(forward + backward)
+        forward = forward_flops(self.model, tokens, batch.sequence, Pairs.SEEN)
+        backward = backward_flops(self.model, tokens, batch.sequence, Pairs.SEEN, flash=0)
+        skipped = forward.layers + forward.head if adapters else 0.0
+        return float(forward.total + backward.total - skipped)
 
     def layouts(self, batch: Batch, space: Space) -> Layout:
         return layouts(self.model, batch, space)

@@ -51,8 +51,11 @@ class Workload(Protocol):
     def sequence_length(self, given: int | None) -> int:
         """Tokens of a sequence; 1 where a batch consists of samples. Raises ParameterError where that does not fit."""
 
-    def flops_per_step(self, batch: Batch) -> float:
-        """What the model needs, whatever the layout: nothing computed twice, no pair of tokens that the mask hides."""
+    def flops_per_step(self, batch: Batch, *, adapters: bool = False) -> float:
+        """What the model needs, whatever the layout: nothing computed twice, no pair of tokens that the mask hides.
+
+        Where adapters alone are trained, no gradients of the model's own weights.
+        """
 
     def layouts(self, batch: Batch, space: Space) -> Layout:
         """All that are worth a look, as columns."""

@@ -16,6 +16,7 @@ from redline.model.model import Model
 from redline.planner.train.column_rows import rows_of
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.stacks import machine_rates
+from redline.planner.train.trained import USUAL_RANK
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.planner.train.training_rates import Rates
 from redline.planner.validation.rows import Mask, Numbers, Rows, training_runs
@@ -114,8 +115,8 @@ class Runs:
 
     @property
     def adapters(self) -> Mask:
-        frozen: Mask = np.asarray(self.layout.frozen) == 1
-        return frozen
+        adapted: Mask = np.asarray(self.layout.lora) > 0
+        return adapted
 
     def where(self, mask: Mask) -> "Runs":
         """The rows of a mask."""
@@ -258,7 +259,7 @@ def _layout(rows: Rows) -> Layout:
         micro_batch=_micro_batch(rows),
         recompute=_recompute(rows),
         flash=_or(rows, "flash_attn", 1.0),
-        frozen=np.where(_contains(rows, "task", "lora"), 1.0, 0.0),
+        lora=np.where(_contains(rows, "task", "lora"), USUAL_RANK, 0.0),
     )
 
 

@@ -62,6 +62,8 @@ def _further(layout: Layout, micro_batches: int) -> Iterator[str]:
         yield _("{share:.0f} % of the optimizer in host memory").format(share=100 * layout.offload)
     if not layout.flash:
         yield _("attention not fused")
+    if layout.lora:
+        yield _("LoRA of rank {rank}").format(rank=int(layout.lora))
 
 
 def sharding(layout: Layout) -> str:

@@ -80,7 +80,7 @@ def test_offloaded_states_leave_the_device() -> None:
 
 
 def test_adapters_need_hardly_any_states() -> None:
-    use = memory_use(llama(), BATCH, Layout(frozen=1), "")
+    use = memory_use(llama(), BATCH, Layout(lora=16), "")
     assert states(use) == pytest.approx(2 * count_parameters(llama()).total, rel=0.03)
 
 

@@ -17,6 +17,7 @@ from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
 from redline.planner.train.stages import PipelineStage, first_stage, last_stage, micro_batches
 from redline.planner.train.step_cost import MemoryUse
+from redline.planner.train.trained import frozen
 from redline.planner.train.training_choices import Recompute
 
 # Share of parameters that adapters add and train (LoRA of rank 8 on all matrices: 0.3 %).
@@ -181,7 +182,7 @@ def states_of(dense: Number, experts: Number, layout: Layout, foot: Footprint, m
         divided = zero >= level
         return dense / np.where(divided, shard, 1.0) + experts / np.where(divided, expert_shard, 1.0)
 
-    trained = 1 - layout.frozen * (1 - ADAPTERS)
+    trained = 1 - frozen(layout) * (1 - ADAPTERS)
     weights = trained * foot.weight_bytes + (1 - trained) * foot.frozen_bytes
     return States(
         weights=held(3) * weights,

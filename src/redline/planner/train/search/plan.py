@@ -70,7 +70,7 @@ def plan_training(request: TrainingRequest, progress: Progress = silent) -> Trai
         workload=request.workload,
         parameters=request.workload.parameters,
         active_parameters=request.workload.active_parameters,
-        flops_per_step=job.workload.flops_per_step(job.batch),
+        flops_per_step=_flops(job, best.layout),
         machine=request.machine,
         dtype=request.dtype,
         stack=request.stack,
@@ -175,13 +175,17 @@ def _candidate(job: TrainingJob, evaluated: Evaluated, request: TrainingRequest)
         step_low_s=step_s * low,
         step_high_s=step_s * high,
         tokens_per_s=float(job.batch.sequence * job.batch.sequences) / step_s,
-        mfu=job.workload.flops_per_step(job.batch) / possible,
+        mfu=_flops(job, evaluated.layout) / possible,
         memory=evaluated.memory,
         peak_bytes=peak_bytes,
         peak_low_bytes=float(low_bytes),
         peak_high_bytes=float(high_bytes),
         chance=float(evaluated.chance),
     )
+
+
+def _flops(job: TrainingJob, layout: Layout) -> float:
+    return job.workload.flops_per_step(job.batch, adapters=bool(layout.lora))
 
 
 def _as_columns(layout: Layout) -> Layout:

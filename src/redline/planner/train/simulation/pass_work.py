@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 
 from redline.model.matmuls import Matmul
 from redline.model.model import Model
-from redline.model.parameters import layer_parameters
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.calls import AttentionCall, MatmulCall, Moved, Role, SimulatedWork, Softmax
 from redline.planner.train.time.layer import (
-    NUMBER_BYTES,
     PASSES_BACKWARD,
     LayerTimes,
     head_forward_s,
@@ -26,6 +24,7 @@ from redline.planner.train.time.layer import (
     tokens_per_device,
 )
 from redline.planner.train.time.step_costs import divided
+from redline.planner.train.trained import frozen, trained_layer
 from redline.planner.train.training_choices import Recompute
 from redline.planner.train.training_rates import Rates
 
@@ -119,10 +118,9 @@ def _inputs(setup: LayoutSetup, products: Sequence[MatmulCall], times: LayerTime
 
 
 def _weights(setup: LayoutSetup, products: Sequence[MatmulCall]) -> Iterator[SimulatedWork]:
-    if setup.layout.frozen == 1:
-        return
-    yield from (replace(matmul_call, role=Role.WEIGHTS) for matmul_call in reversed(products))
-    added = float(divided(layer_parameters(setup.model), setup.layout) * setup.rates.accumulate_bytes)
+    if not frozen(setup.layout):
+        yield from (replace(matmul_call, role=Role.WEIGHTS) for matmul_call in reversed(products))
+    added = float(divided(trained_layer(setup.model, setup.layout), setup.layout) * setup.rates.accumulate_bytes)
     yield _moved(setup, "gradients added up", added / setup.memory_bytes_per_s)
 
 
@@ -184,7 +182,7 @@ def _unfused(setup: LayoutSetup, seconds: float, backward: bool) -> list[Simulat
     share = float(model.attention_layers / model.layers)
     roles = (Role.INPUTS, Role.WEIGHTS) if backward else (Role.FORWARD,)
     passes, products = len(roles) * float(setup.rates.score_passes), 2 * len(roles)
-    pass_s = share * sequences * heads * queries * keys * NUMBER_BYTES / setup.memory_bytes_per_s
+    pass_s = share * sequences * heads * queries * keys * float(setup.rates.number_bytes) / setup.memory_bytes_per_s
     # Each product writes or reads all scores once.
     moved_s = min(max(passes - products, passes / 2) * pass_s, seconds)
     shape = (sequences, heads, max(1, round(queries * share)), keys)
@@ -213,7 +211,7 @@ def _unfused(setup: LayoutSetup, seconds: float, backward: bool) -> list[Simulat
 def _head(setup: LayoutSetup) -> list[SimulatedWork]:
     """Logits and loss."""
     n = float(setup.model.vocab / setup.layout.tp)
-    passes_s = float(setup.rates.logit_passes * NUMBER_BYTES * setup.tokens * n) / setup.memory_bytes_per_s
+    passes_s = float(setup.rates.logit_passes * setup.rates.number_bytes * setup.tokens * n) / setup.memory_bytes_per_s
     seconds = float(head_forward_s(setup.model, setup.batch, setup.layout, setup.rates))
     if not n > 0:
         return []
@@ -231,12 +229,12 @@ def _head(setup: LayoutSetup) -> list[SimulatedWork]:
 
 def _head_backward(setup: LayoutSetup) -> list[SimulatedWork]:
     """Twice the forward pass, or once where the head isn't trained."""
-    frozen = setup.layout.frozen == 1
+    untrained = bool(frozen(setup.layout))
     backward_work: list[SimulatedWork] = []
     for work in reversed(_head(setup)):
         if isinstance(work, MatmulCall):
-            roles = (Role.INPUTS,) if frozen else (Role.INPUTS, Role.WEIGHTS)
+            roles = (Role.INPUTS,) if untrained else (Role.INPUTS, Role.WEIGHTS)
             backward_work.extend(replace(work, role=role) for role in roles)
         else:
-            backward_work.append(_moved(setup, "loss", (1 if frozen else 2) * work.seconds))
+            backward_work.append(_moved(setup, "loss", (1 if untrained else 2) * work.seconds))
     return backward_work

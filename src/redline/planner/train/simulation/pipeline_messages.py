@@ -18,7 +18,6 @@ from redline.planner.train.time.collectives import (
     reduce_scatter_s,
     ring_pass_s,
 )
-from redline.planner.train.time.layer import NUMBER_BYTES
 from redline.planner.train.time.traffic import Held, held, held_experts, keys_and_values
 from redline.planner.train.training_choices import Recompute
 from redline.planner.train.training_rates import Rates
@@ -128,7 +127,7 @@ def _context(setup: LayoutSetup) -> Iterator[SimulatedMessage]:
     among = group(layout.cp, layout.tp, setup.rates.devices_per_node)
     share = float(model.attention_layers / model.layers)
     elements = share * setup.tokens * float(layout.cp * keys_and_values(model, layout))
-    seconds = float(ring_pass_s(elements * NUMBER_BYTES, among, setup.rates))
+    seconds = float(ring_pass_s(elements * _number_bytes(setup), among, setup.rates))
     yield replace(gathered(setup, "context", among, elements), seconds=seconds)
 
 
@@ -157,7 +156,7 @@ def _expert(setup: LayoutSetup) -> Iterator[SimulatedMessage]:
         in_elements=elements,
         out_elements=elements,
         dtype=TYPES[setup.half],
-        seconds=float(all_to_all_s(elements * NUMBER_BYTES, among, setup.rates)),
+        seconds=float(all_to_all_s(elements * _number_bytes(setup), among, setup.rates)),
     )
     yield from (message, message)
 
@@ -231,9 +230,13 @@ def _scattered_over(copies: Copies, by: Held, prefix: str, elements: float, dtyp
         yield reduced(copies, f"{prefix}replicas", by.replicas, elements / float(by.shards.size), dtype)
 
 
+def _number_bytes(setup: LayoutSetup | Copies) -> float:
+    return float(setup.rates.number_bytes)
+
+
 def gathered(setup: LayoutSetup | Copies, name: str, among: CommGroup, elements: float) -> SimulatedMessage:
     members = float(among.size)
-    seconds = float(all_gather_s(elements * NUMBER_BYTES, among, setup.rates))
+    seconds = float(all_gather_s(elements * _number_bytes(setup), among, setup.rates))
     return SimulatedMessage(
         collective="all_gather",
         group=name,
@@ -248,7 +251,7 @@ def gathered(setup: LayoutSetup | Copies, name: str, among: CommGroup, elements:
 def scattered(
     setup: LayoutSetup | Copies, name: str, among: CommGroup, elements: float, dtype: str
 ) -> SimulatedMessage:
-    members, size = float(among.size), _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
+    members, size = float(among.size), _FLOAT_BYTES if dtype == "fp32" else _number_bytes(setup)
     seconds = float(reduce_scatter_s(elements * size, among, setup.rates))
     return SimulatedMessage(
         collective="reduce_scatter",
@@ -262,7 +265,7 @@ def scattered(
 
 
 def reduced(setup: LayoutSetup | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
-    size = _FLOAT_BYTES if dtype == "fp32" else NUMBER_BYTES
+    size = _FLOAT_BYTES if dtype == "fp32" else _number_bytes(setup)
     seconds = float(all_reduce_s(elements * size, among, setup.rates))
     return SimulatedMessage(
         collective="all_reduce",

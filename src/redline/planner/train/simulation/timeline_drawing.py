@@ -22,6 +22,7 @@ from redline.planner.train.simulation.pipeline_messages import (
 from redline.planner.train.simulation.stage_run import SimulatedEvent
 from redline.planner.train.stages import first_stage
 from redline.planner.train.time.step_costs import OFFLOADED_BYTES, StepCosts, apart, ends, optimizer_states
+from redline.planner.train.trained import trained_ends, trained_layer
 from redline.planner.train.training_rates import Rates
 
 KERNELS = {
@@ -140,17 +141,18 @@ def model_drawing(
     layer, experts = (float(count) for count in apart(layer_parameters(model), layout))
     layers = float(first_stage(model, batch, layout, rates.balanced_head).layers)
     split = layer + float(ends(model, layout)) / layers
-    wanted = 0.0 if layout.frozen == 1 else 1.0
+    trained_rest, trained_experts = (float(count) for count in apart(trained_layer(model, layout), layout))
+    trained = trained_rest + float(trained_ends(layout) * ends(model, layout)) / layers
     copies = Copies(
         layout=layout,
         rates=rates,
         half=half,
         layer=split,
-        trained_layer=wanted * split,
-        trained=wanted * split * layers,
+        trained_layer=trained,
+        trained=trained * layers,
         expert_layer=experts,
-        trained_expert_layer=wanted * experts,
-        trained_experts=wanted * experts * layers,
+        trained_expert_layer=trained_experts,
+        trained_experts=trained_experts * layers,
     )
     work = pass_work(setup, weights_apart=puts_weights_off(costs))
     return _drawing(costs, copies, work, layer_messages(setup))

@@ -14,7 +14,6 @@ from redline.planner.train.training_rates import Rates
 ATTENTION_BACKWARD = 2.5 * 1.2
 # What moves memory does so about twice as much backwards: it reads gradients as well as activations.
 PASSES_BACKWARD = 1.75
-NUMBER_BYTES = 2
 # Widths that do not divide into these many numbers: what matmuls then reach of their rate. BigScience's runs of models
 # that differ in little else took 15 % longer with 1,800 columns per device, and attention twice as long with heads of
 # 108 numbers.
@@ -77,7 +76,7 @@ def matmul_s(matmul: Matmul, tokens: Number, model: Model, layout: Layout, rates
     rows, n, k, local = on_device(matmul, tokens, layout)
     compute = rates.compute_flops_per_s * (rates.expert_efficiency if matmul.routed else 1.0) * _evenness(n, k)
     flops = 2.0 * rows * n * k
-    moved = rates.matmul_bytes * (rows * k + local * n * k) + NUMBER_BYTES * rows * n
+    moved = rates.matmul_bytes * (rows * k + local * n * k) + rates.number_bytes * rows * n
     return matmul.layers / model.layers * kernel_s(flops, moved, compute, rates.memory_bytes_per_s, rates.fixed_s)
 
 
@@ -111,7 +110,7 @@ def _unfused_attention_s(model: Model, batch: Batch, layout: Layout, rates: Rate
     """All scores are computed, causal or not, and written to memory and read several times."""
     scores = layout.micro_batch * batch.sequence**2 / layout.cp * model.heads / layout.tp
     flops = 2.0 * scores * (model.head_dim + model.value_dim)
-    moved = scores * NUMBER_BYTES * rates.score_passes
+    moved = scores * rates.number_bytes * rates.score_passes
     even = np.where(model.head_dim % EVEN_HEAD == 0, 1.0, UNEVEN_HEAD_SHARE)
     return flops / (rates.compute_flops_per_s * even) + moved / rates.memory_bytes_per_s + 4 * rates.fixed_s
 
@@ -123,13 +122,13 @@ def _passes_s(model: Model, tokens: Number, layout: Layout, rates: Rates) -> Num
     wide = dense * model.ffn + moe * (model.experts_per_token * model.expert_ffn + model.shared_ffn)
     copied = moe * model.experts_per_token * model.hidden / layout.tp  # rows to experts, and back
     numbers = rates.hidden_passes * model.hidden / split + rates.ffn_passes * (1 + model.gated) * wide / layout.tp
-    return tokens * NUMBER_BYTES * (numbers + rates.expert_passes * copied) / rates.memory_bytes_per_s
+    return tokens * rates.number_bytes * (numbers + rates.expert_passes * copied) / rates.memory_bytes_per_s
 
 
 def head_forward_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
     """Logits and loss: one matmul and several passes over numbers that are as many as tokens times vocabulary."""
     rows, n = tokens_per_device(batch, layout), model.vocab / layout.tp
     flops = 2.0 * rows * n * model.hidden
-    moved = NUMBER_BYTES * (rows * model.hidden + n * model.hidden + rows * n)
+    moved = rates.number_bytes * (rows * model.hidden + n * model.hidden + rows * n)
     matmul_s = kernel_s(flops, moved, rates.head_flops_per_s, rates.memory_bytes_per_s, rates.fixed_s)
-    return matmul_s + rates.logit_passes * NUMBER_BYTES * rows * n / rates.memory_bytes_per_s
+    return matmul_s + rates.logit_passes * rates.number_bytes * rows * n / rates.memory_bytes_per_s

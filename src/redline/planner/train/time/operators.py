@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from redline.model.counted_module import CountedModule, Operator
 from redline.model.model import Column, Number
 from redline.planner.train.kernels import kernel_s
-from redline.planner.train.time.layer import ATTENTION_BACKWARD, NUMBER_BYTES
+from redline.planner.train.time.layer import ATTENTION_BACKWARD
 from redline.planner.train.training_rates import Rates
 
 # In the forward pass of a transformer's layer, as torch counts them: 10 in GPT-2, 34 in Llama with its norms and
@@ -46,7 +46,7 @@ def _operator_s(operator: Operator, scale: NDArray[np.float64], number_bytes: fl
     """All calls of it, on `scale` times the example inputs."""
     table = 0 if operator.name in LOOKUPS and not operator.backward else operator.parameter_bytes
     moved = scale * (operator.bytes - operator.parameter_bytes) + table
-    shorter = np.maximum(NUMBER_BYTES, rates.matmul_bytes) / number_bytes
+    shorter = rates.number_bytes / number_bytes
     calls = operator.calls
     moved = moved * (1.0 if operator.flops else _stretched(operator, rates))
     flops = scale * done_flops(operator)
@@ -71,7 +71,7 @@ def _compute(operator: Operator, rates: Rates) -> Number:
         keys = operator.shapes[2 if operator.backward else 1][-2]
         reached = rates.attention_flops_per_s * keys / (keys + rates.attention_half)
         return reached * COUNTED_BACKWARD / ATTENTION_BACKWARD if operator.backward else reached
-    short = rates.matmul_bytes < NUMBER_BYTES
+    short = rates.matmul_bytes < rates.number_bytes
     return rates.head_flops_per_s if short and "conv" in operator.name else rates.compute_flops_per_s
 
 

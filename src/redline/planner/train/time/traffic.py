@@ -16,7 +16,7 @@ from redline.planner.train.time.collectives import (
     ring_pass_s,
     send_s,
 )
-from redline.planner.train.time.layer import NUMBER_BYTES, tokens_per_device
+from redline.planner.train.time.layer import tokens_per_device
 from redline.planner.train.training_rates import Rates
 
 
@@ -26,7 +26,7 @@ def tensor_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -
     parts are gathered once more for the gradients of weights.
     """
     among = group(layout.tp, 1, rates.devices_per_node)
-    size = tokens_per_device(batch, layout) * model.hidden * NUMBER_BYTES
+    size = tokens_per_device(batch, layout) * model.hidden * rates.number_bytes
     parts = 1.0 + (model.dense_layers > 0) * model.dense_layers / model.layers
     # Hybrids count a mixer or a feed-forward part as a layer.
     parts = np.asarray(np.where(model.state_layers > 0, 1.0, parts), np.float64)
@@ -39,7 +39,7 @@ def tensor_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -
 def context_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> tuple[Number, Number]:
     """Ring attention: the keys and values of all others pass by; backwards their gradients as well."""
     among = group(layout.cp, layout.tp, rates.devices_per_node)
-    size = tokens_per_device(batch, layout) * layout.cp * keys_and_values(model, layout) * NUMBER_BYTES
+    size = tokens_per_device(batch, layout) * layout.cp * keys_and_values(model, layout) * rates.number_bytes
     once_s = ring_pass_s(size, among, rates) * model.attention_layers / model.layers
     return once_s, 2 * once_s
 
@@ -53,14 +53,14 @@ def expert_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -
     """Tokens to their experts and back: two all-to-alls, forward; backward the same."""
     among = group(layout.ep, layout.tp, rates.devices_per_node)
     rows = tokens_per_device(batch, layout) * model.experts_per_token / layout.tp
-    once_s = all_to_all_s(rows * model.hidden * NUMBER_BYTES, among, rates)
+    once_s = all_to_all_s(rows * model.hidden * rates.number_bytes, among, rates)
     return 2 * once_s * model.moe_layers / model.layers
 
 
 def stage_send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
     """The residual stream, to the device of the next stage; with sequence parallel each sends its share of it."""
     split = np.where(layout.sequence_parallel == 1, layout.tp, 1)
-    size = tokens_per_device(batch, layout) * model.hidden * NUMBER_BYTES / split
+    size = tokens_per_device(batch, layout) * model.hidden * rates.number_bytes / split
     stride = layout.tp * layout.cp * layout.dp
     return np.where(layout.pp > 1, send_s(size, stride, rates), 0.0)
 
@@ -105,7 +105,7 @@ def expert_tp(layout: Layout) -> Number:
 def gather_weights_s(weights: Number, by: Held, layout: Layout, rates: Rates) -> Number:
     """Those of one layer, before it computes (ZeRO-3)."""
     wanted = (layout.zero == 3) & (weights > 0)
-    return np.where(wanted, all_gather_s(weights * NUMBER_BYTES, by.shards, rates), 0.0)
+    return np.where(wanted, all_gather_s(weights * rates.number_bytes, by.shards, rates), 0.0)
 
 
 def scatter_gradients_s(weights: Number, by: Held, layout: Layout, rates: Rates) -> Number:
@@ -131,5 +131,5 @@ def reduce_gradients_s(weights: Number, layers: Number, by: Held, layout: Layout
 def gather_updates_s(weights: Number, layers: Number, by: Held, layout: Layout, rates: Rates) -> Number:
     """Updated weights of a stage to all that hold them (ZeRO-1 and 2), in a message per layer."""
     wanted = ((layout.zero == 1) | (layout.zero == 2)) & (weights > 0)
-    once_s = all_gather_s(weights * NUMBER_BYTES, by.shards, rates, layers)
+    once_s = all_gather_s(weights * rates.number_bytes, by.shards, rates, layers)
     return np.where(wanted, once_s, 0.0)

@@ -176,8 +176,8 @@ def test_recomputing_costs_a_forward_pass() -> None:
 
 
 def test_frozen_weights_have_no_gradients() -> None:
-    trained, frozen = timed(Layout(dp=16)), timed(Layout(dp=16, frozen=1.0))
-    assert float(frozen.reduce_s) == 0.0
+    trained, frozen = timed(Layout(dp=16)), timed(Layout(dp=16, lora=16.0))
+    assert 0 < float(frozen.reduce_s) < float(trained.reduce_s) / 10
     assert float(frozen.optimizer_s) < float(trained.optimizer_s) / 2
     assert 0.6 < float(frozen.compute_s) / float(trained.compute_s) < 0.8
 
