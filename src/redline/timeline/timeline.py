@@ -48,6 +48,15 @@ NESTED_KINDS = (Kind.OPERATOR, Kind.PYTHON, *CALL_KINDS)
 BUSY_KINDS = (Kind.KERNEL, Kind.COMMUNICATION, Kind.COPY, Kind.SET)
 
 
+class Waiter(IntEnum):
+    """Who waits in a recorded wait, and for what."""
+
+    STREAM_FOR_EVENT = 1  # the stream that the span is on
+    HOST_FOR_EVENT = 2  # a query, too, which does not block
+    HOST_FOR_STREAM = 3
+    HOST_FOR_DEVICE = 4
+
+
 class TimelineOrigin(StrEnum):
     """Where a timeline comes from."""
 
@@ -135,6 +144,31 @@ class DeviceWork(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordedWaits(Table):
+    """Waits as the device recorded them, where the profiler was asked for them; none otherwise.
+
+    The call that asked for one is the launch of its row in the device work.
+    """
+
+    row: I32 = column(np.int32, "spans")
+    waiter: Column = column(np.uint8)  # a Waiter
+    stream: I32 = column(np.int32)  # whose work is waited for; none if it is all of a device, or not known
+    event: Column = column(np.int64)  # id of the CUDA event, which is used again and again
+    record_correlation: Column = column(np.int64)  # of the call that recorded the event; it may be before the window
+    record: I32 = column(np.int32, "spans")  # row of that call
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventRecords(Table):
+    """Calls that recorded an event on a stream, where the trace tells on which."""
+
+    row: I32 = column(np.int32, "spans")
+    stream: I32 = column(np.int32)
+    event: Column = column(np.int64)
+    reached: I32 = column(np.int32, "spans")  # when the device came to it, where that was recorded
+
+
+@dataclass(frozen=True, kw_only=True)
 class Communications(Table):
     """Spans that move data between ranks, with the profiler's metadata where it wrote any."""
 
@@ -148,6 +182,7 @@ class Communications(Table):
     group_size: I32 = column(np.int32)
     source: I32 = column(np.int32)  # of a send or receive: who sends, as a rank of the group; none if it is this rank
     destination: I32 = column(np.int32)
+    sequence: Column = column(np.int64)  # number of the operation in its group, equal on all ranks but of sends
     described: Column = column(np.uint8)  # 1: from metadata, 0: known by its kernel's name only
 
 
@@ -236,6 +271,8 @@ class Timeline:
     operators: Operators
     calls: RuntimeCalls
     device_work: DeviceWork
+    waits: RecordedWaits
+    event_records: EventRecords
     communications: Communications
     python_calls: PythonCalls
     memory: MemoryMarks
@@ -277,6 +314,7 @@ class Timeline:
             row = table.columns().get("row")
             _expect(row is None or bool((np.diff(row) > 0).all()), f"{name}.row ascends")
         self._check_spans()
+        _expect(bool(np.isin(self.waits.waiter, np.array(Waiter, np.uint8)).all()), "waiters are known")
         self.evidence.self_check()
         starts, ends = self.steps.start_ns, self.steps.end_ns
         _expect(bool((starts[1:] >= ends[:-1]).all()), "steps do not overlap")
@@ -302,6 +340,8 @@ TABLES = {
     "operators": Operators,
     "calls": RuntimeCalls,
     "device_work": DeviceWork,
+    "waits": RecordedWaits,
+    "event_records": EventRecords,
     "communications": Communications,
     "python_calls": PythonCalls,
     "memory": MemoryMarks,

@@ -13,12 +13,15 @@ from redline.timeline.timeline import (
     CALL_KINDS,
     NONE,
     DeviceWork,
+    EventRecords,
     Kind,
     MemoryMarks,
     Operators,
     PythonCalls,
+    RecordedWaits,
     RuntimeCalls,
     Spans,
+    Waiter,
 )
 from redline.trace import schema
 from redline.trace.call_sites import SiteNumbering
@@ -39,6 +42,7 @@ from redline.trace.times import NO_TIME, Decoded
 _ON_DEVICE = frozenset({Kind.KERNEL, Kind.COPY, Kind.SET, Kind.SYNC, Kind.DEVICE_ANNOTATION})
 _WORK_OF_DEVICE = frozenset({Kind.KERNEL, Kind.COPY, Kind.SET, Kind.SYNC})
 _INT64 = np.iinfo(np.int64)
+_NO_STREAM = 2**31 - 1
 _NO_ARGS = Args()
 
 
@@ -56,6 +60,7 @@ class Descriptions(Table):
     group_size: I32 = column(np.int32)
     source: I32 = column(np.int32)  # rank within the group, of a send or receive
     destination: I32 = column(np.int32)
+    sequence: I64 = column(np.int64)  # of the operation in its group
     rank: I64 = column(np.int64)  # of the process, within the group
 
 
@@ -77,6 +82,8 @@ class RawColumns:
     operators: Operators
     calls: RuntimeCalls
     device_work: DeviceWork
+    waits: RecordedWaits
+    event_records: EventRecords  # rows are of the device's own marks until they are linked
     python_calls: PythonCalls
     memory: MemoryMarks
     descriptions: Descriptions
@@ -177,7 +184,10 @@ class Collector:
             name=self._intern(names),
             lane=lanes,
         )
-        self._add_arguments(kind, [event.args or _NO_ARGS for event in events], rows, lanes)
+        args = [event.args or _NO_ARGS for event in events]
+        self._add_arguments(kind, args, rows, lanes)
+        if kind == Kind.SYNC:
+            self._add_waits(names, args, rows)
 
     def _add_arguments(self, kind: Kind, args: list[Args], rows: I32, lanes: Column) -> None:
         if kind in (Kind.OPERATOR, Kind.ANNOTATION):
@@ -236,6 +246,31 @@ class Collector:
             self._add_streams(args, lanes)
         self._add_descriptions(args, rows)
 
+    def _add_waits(self, names: list[str], args: list[Args], rows: I32) -> None:
+        waiters = [schema.WAITER_OF.get(name, 0) for name in names]
+        picked = np.flatnonzero(waiters)
+        some = [args[index] for index in picked.tolist()]
+        self._append(
+            RecordedWaits,
+            row=rows[picked],
+            waiter=np.array(waiters, np.uint8)[picked],
+            stream=self._streams([_waited_stream(names[i], args[i]) for i in picked.tolist()]),
+            event=self._ints([arg.waited_event for arg in some]),
+            record_correlation=self._ints([arg.waited_record for arg in some]),
+        )
+        marks = [index for index, name in enumerate(names) if name == schema.EVENT_REACHED]
+        self._append(
+            EventRecords,
+            row=rows[marks],
+            stream=self._streams([args[index].stream for index in marks]),
+            event=self._ints([args[index].recorded_event for index in marks]),
+        )
+
+    def _streams(self, streams: Sequence[int | str | None]) -> I32:
+        """-1 where there is none: CUPTI writes the largest number of 32 bits for that."""
+        known = [stream if isinstance(stream, int) and 0 <= stream < _NO_STREAM else NONE for stream in streams]
+        return np.array(known, np.int32)
+
     def _add_streams(self, args: list[Args], lanes: Column) -> None:
         for lane, arg in zip(lanes.tolist(), args, strict=True):
             if lane not in self._lane_streams and arg.device is not None and arg.device != NONE:
@@ -258,6 +293,7 @@ class Collector:
             group_size=self._ints([arg.group_size for arg in some]).astype(np.int32),
             source=self._ints([arg.source_rank for arg in some]).astype(np.int32),
             destination=self._ints([arg.destination_rank for arg in some]).astype(np.int32),
+            sequence=self._ints([arg.collective_number for arg in some]),
             rank=self._ints([arg.comm_rank for arg in some]),
         )
 
@@ -361,6 +397,8 @@ class Collector:
             operators=self._table(Operators),
             calls=self._table(RuntimeCalls),
             device_work=self._table(DeviceWork),
+            waits=self._table(RecordedWaits),
+            event_records=self._table(EventRecords),
             python_calls=self._table(PythonCalls),
             memory=self._table(MemoryMarks),
             descriptions=self._table(Descriptions),
@@ -418,6 +456,11 @@ class Collector:
 
 def _encodable(key: int | str) -> int | str:
     return encodable(key) if isinstance(key, str) else key
+
+
+def _waited_stream(name: str, args: Args) -> int | str | None:
+    """The stream that a wait is for: of a wait for a stream it is the span's own."""
+    return args.stream if schema.WAITER_OF[name] is Waiter.HOST_FOR_STREAM else args.waited_stream
 
 
 def _bytes(args: Args) -> int:

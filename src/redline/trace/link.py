@@ -16,14 +16,17 @@ from redline.timeline.timeline import (
     NONE,
     Communications,
     DeviceWork,
+    EventRecords,
     Kind,
     Operators,
+    RecordedWaits,
     Spans,
 )
 from redline.trace import schema
-from redline.trace.columns import RawColumns
+from redline.trace.columns import Descriptions, RawColumns
 from redline.trace.correlate import launching_calls
 from redline.trace.sanity import scattered
+from redline.trace.waits import event_records, linked_waits
 
 _DESCRIBED_WITHIN = 4  # levels from a launch up to the operator that describes its collective
 
@@ -35,6 +38,8 @@ class Linked:
     spans: Spans
     operators: Operators
     device_work: DeviceWork
+    waits: RecordedWaits
+    event_records: EventRecords
     communications: Communications
 
 
@@ -47,10 +52,13 @@ def linked(raw: RawColumns, texts: list[str], log: ProblemLog) -> Linked:
     operator = _operators(raw, launch)
     annotation = _annotations(raw, launch, operator)
     work = replace(raw.device_work, launch=launch, operator=operator, annotation=annotation)
+    waits = linked_waits(raw, work)
     return Linked(
         spans=spans,
         operators=replace(raw.operators, forward=_forwards(raw)),
         device_work=work,
+        waits=waits,
+        event_records=event_records(raw, work, waits),
         communications=_communications(raw, work, texts),
     )
 
@@ -223,8 +231,10 @@ def _communications(raw: RawColumns, work: DeviceWork, texts: list[str]) -> Comm
     rows = spans.rows_of(Kind.COMMUNICATION)
     launch = scattered(work, "launch", rows).astype(np.int32)
     region = scattered(work, "annotation", rows).astype(np.int32)
-    description = _descriptions(raw, rows, launch)
+    description = _descriptions(raw, rows, launch, raw.descriptions)
     described = description != NONE
+    numbered = raw.descriptions.take(raw.descriptions.sequence != NONE)
+    number = _descriptions(raw, rows, launch, numbered)  # not every version writes it beside the kernel, too
 
     def column(name: str) -> Column:
         values = np.full(len(rows), NONE, np.int64)
@@ -244,14 +254,15 @@ def _communications(raw: RawColumns, work: DeviceWork, texts: list[str]) -> Comm
         group_size=column("group_size").astype(np.int32),
         source=column("source").astype(np.int32),
         destination=column("destination").astype(np.int32),
+        sequence=np.where(number != NONE, np.append(numbered.sequence, NONE)[number], NONE),
         described=described.astype(np.uint8),
     )
 
 
-def _descriptions(raw: RawColumns, rows: I64, launch: I32) -> I64:
-    """Index into the descriptions: of the span itself, else of the nearest operator around its launch."""
+def _descriptions(raw: RawColumns, rows: I64, launch: I32, descriptions: Descriptions) -> I64:
+    """Index into these descriptions: of the span itself, else of the nearest operator around its launch."""
     nearest = np.full(len(rows), NONE, np.int64)
-    have = raw.descriptions.row
+    have = descriptions.row
     if not len(have):
         return nearest
     at = rows.astype(np.int64)

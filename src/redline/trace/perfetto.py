@@ -48,6 +48,7 @@ class RankEvents:
         self._name = [timeline.texts[name] for name in spans.name.tolist()]
         self._start_us = (spans.start_ns + shift_ns) / 1000  # shifted times are small: a double holds them exactly
         self._dur_us = spans.dur_ns / 1000
+        self._reached = frozenset(timeline.event_records.reached.tolist())
 
     def __iter__(self) -> Iterator[Written]:
         yield from self._namings()
@@ -107,6 +108,8 @@ class RankEvents:
         return category, _ENCODE(event)
 
     def _category(self, row: int) -> str:
+        if row in self._reached:
+            return schema.EVENT_CATEGORY
         kind = Kind(int(self._timeline.spans.kind[row]))
         if kind is Kind.COMMUNICATION:
             on_device = self._timeline.lanes[int(self._timeline.spans.lane[row])].on_device
@@ -146,7 +149,7 @@ class RankEvents:
     def _device_args(self) -> Iterator[Args]:
         timeline = self._timeline
         table = timeline.device_work
-        about = self._communication_args()
+        about = self._communication_args() | self._wait_args()
         for row, correlation, external, size, grid, block, node in zip(
             table.row.tolist(),
             *(column.tolist() for column in (table.correlation, table.external_id, table.bytes)),
@@ -178,7 +181,19 @@ class RankEvents:
                 group_size=int(comms.group_size[index]),
                 source_rank=int(comms.source[index]),
                 destination_rank=int(comms.destination[index]),
+                collective_number=int(comms.sequence[index]),
             )
+        return args_of_row
+
+    def _wait_args(self) -> dict[int, Args]:
+        waits, records = self._timeline.waits, self._timeline.event_records
+        columns = (waits.row, waits.stream, waits.event, waits.record_correlation)
+        args_of_row = {
+            row: Args(waited_stream=stream, waited_event=event, waited_record=record)
+            for row, stream, event, record in zip(*(column.tolist() for column in columns), strict=True)
+        }
+        for row, event in zip(records.reached.tolist(), records.event.tolist(), strict=True):
+            args_of_row[row] = Args(recorded_event=event)
         return args_of_row
 
     def _raws(self, column: Column) -> Iterator[Raw]:

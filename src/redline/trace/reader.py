@@ -160,6 +160,8 @@ def _timeline(
         operators=links.operators,
         calls=raw.calls,
         device_work=links.device_work,
+        waits=links.waits,
+        event_records=links.event_records,
         communications=links.communications,
         python_calls=raw.python_calls,
         memory=raw.memory,

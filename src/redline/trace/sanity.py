@@ -15,7 +15,7 @@ _UNFINISHED_NS = -1000  # writers put a duration of -1 us for "not ended yet"
 _OVERLAP_FLOOR_NS = 1_000  # less is the clock's grain
 _OVERRUN_FLOOR_NS = 50_000  # dependent launches make neighbours overlap by a few us: no damage
 _OVERRUN_KERNELS = 3  # a kernel that lasts over this many later ones of its stream did not last that long
-SIDE_TABLES = ("operators", "calls", "device_work", "python_calls", "descriptions")
+SIDE_TABLES = ("operators", "calls", "device_work", "waits", "event_records", "python_calls", "descriptions")
 
 
 def sane(raw: RawColumns, log: ProblemLog) -> RawColumns:

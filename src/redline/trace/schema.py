@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw, field
 
-from redline.timeline.timeline import NONE, Kind
+from redline.timeline.timeline import NONE, Kind, Waiter
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
@@ -64,6 +64,11 @@ class Args(msgspec.Struct, gc=False, omit_defaults=True):
     comm_rank: int | None = field(name="Rank", default=NONE)
     source_rank: int | None = field(name="Src Rank", default=NONE)
     destination_rank: int | None = field(name="Dst Rank", default=NONE)
+    collective_number: int | None = field(name="Seq", default=NONE)  # torch 2.12
+    waited_stream: int | None = field(name="wait_on_stream", default=NONE)
+    waited_event: int | None = field(name="wait_on_cuda_event_id", default=NONE)
+    waited_record: int | None = field(name="wait_on_cuda_event_record_corr_id", default=NONE)
+    recorded_event: int | None = field(name="event_id", default=NONE)
     global_rank_start: int | None = field(name="Global rank start", default=NONE)
     global_rank_stride: int | None = field(name="Global rank stride", default=NONE)
     memory_bytes: int | None = field(name="Bytes", default=NONE)
@@ -169,6 +174,7 @@ KIND_OF_CATEGORY = {
     "gpu_memcpy": Kind.COPY,
     "gpu_memset": Kind.SET,
     "cuda_sync": Kind.SYNC,
+    "cuda_event": Kind.SYNC,  # torch 2.12, CUDA 12.8: when the device came to a recorded event
     "gpu_user_annotation": Kind.DEVICE_ANNOTATION,
     "overhead": Kind.OVERHEAD,
     "Trace": Kind.PROFILER,
@@ -191,6 +197,13 @@ CATEGORY_OF_KIND = {
     Kind.OTHER: "other",
 }
 MEMORY_CATEGORY, MEMORY_NAME = "cpu_instant_event", "[memory]"
+EVENT_CATEGORY, EVENT_REACHED = "cuda_event", "cudaEvent"
+WAITER_OF = {
+    "Stream Wait Event": Waiter.STREAM_FOR_EVENT,
+    "Event Sync": Waiter.HOST_FOR_EVENT,
+    "Stream Sync": Waiter.HOST_FOR_STREAM,
+    "Context Sync": Waiter.HOST_FOR_DEVICE,
+}
 MODULE_CALL = "nn.Module: "
 FLOW_LAUNCH, FLOW_FORWARD_BACKWARD = "ac2g", "fwdbwd"
 

@@ -22,7 +22,7 @@ from redline.trace.host_evidence import as_record, evidence_of
 from redline.trace.rank_claim import LARGEST_JOB, is_rank
 
 KIND = "timelines"
-SCHEMA_VERSION = 4  # 4: addresses of memory; 3: host evidence; 2: sizes of columns in place of their starts
+SCHEMA_VERSION = 5  # 5: waits and numbers of collectives; 4: addresses of memory; 3: host evidence; 2: sizes of columns
 _LENGTH = struct.Struct("<Q")
 _LEVEL = 1  # a third more speed than the default, for a tenth more size
 _REASONS = {reason.code: reason for reason in Reason}

@@ -169,7 +169,8 @@ def test_every_index_says_what_it_is_a_place_of() -> None:
         if dtype == np.int32 and column not in kind.places()
     }
     sizes = {("communications", name) for name in ("group_size", "source", "destination")}
-    assert numbers == sizes | {("memory", "device")}
+    streams = {("waits", "stream"), ("event_records", "stream")}
+    assert numbers == sizes | streams | {("memory", "device")}
 
 
 def test_steps_must_not_overlap(timeline: Timeline) -> None:
