@@ -2,7 +2,7 @@
 
     python -m scripts.fit_step
 
-Deterministic, about four minutes on one core; needs SciPy. A stack's constants are fitted together, to the logarithm of
+Deterministic, about two minutes on one core; needs SciPy. A stack's constants are fitted together, to the logarithm of
 predicted over measured step time, with a loss that grows like the error itself beyond 5 %, so that a few odd runs do
 not decide. What runs hardly tell stays near where it starts, which is what the software is known to do. `sustained` is
 told apart by machine and number format, as is attention, whose kernels are written for one machine; everything else
@@ -13,6 +13,7 @@ fifths of the even half and predicting the other fifth. The odd half is never re
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from redline.planner.validation.training import Runs, expressed_runs
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
 Constants = dict[str, dict[str, float]]
 OUTPUT = Path(__file__).parents[1] / "src/redline/planner/train/stacks.json"
 
@@ -80,6 +82,8 @@ ALWAYS = tuple(name for name in BOUNDS if name not in _SOMETIMES)
 BY_MACHINE = ("sustained", "attention", "expert_efficiency")
 SCALE = 0.05
 PRIOR = 0.9 * SCALE
+# Of a slope; and what a further round has to gain, as a share of the loss.
+STEP, TOLERANCE = 1e-3, 1e-3
 FOLDS = 5
 LEAST_UTILIZATION = 10.0
 # Fewer runs do not tell how far they scatter: then it is as far as stacks lie from each other.
@@ -206,36 +210,40 @@ class Search:
     runs: Runs
     plan: Plan
 
-    @property
+    @cached_property
     def base(self) -> SoftwareStack:
         return replace(SoftwareStack(), **self.plan.known)
 
-    @property
+    @cached_property
     def kinds(self) -> list[str]:
         """Machines and formats that the runs are on."""
         return sorted(set(_kinds(self.runs)))
 
-    @property
+    @cached_property
     def keys(self) -> list[tuple[str, str]]:
         """Every direction: a constant, and the machine and format where it is told apart."""
         names = (*ALWAYS, *self.plan.further)
         shared = [(name, "all") for name in names if name not in BY_MACHINE]
         return shared + [(name, kind) for name in BY_MACHINE if name in names for kind in self.kinds]
 
-    @property
+    @cached_property
     def start(self) -> Numbers:
         return np.array([_place(name, float(getattr(self.base, name))) for name, _ in self.keys])
 
-    def stack(self, point: Numbers, runs: Runs) -> SoftwareStack:
+    def places(self, runs: Runs) -> Places:
+        """Of the machine and format of every run, among all of them."""
+        return np.array([self.kinds.index(kind) for kind in _kinds(runs)])
+
+    def stack(self, point: Numbers, places: Places) -> SoftwareStack:
         values = {key: _value(key[0], each) for key, each in zip(self.keys, point, strict=True)}
         shared = {name: value for (name, kind), value in values.items() if kind == "all"}
         apart = {name for name, kind in self.keys if kind != "all"}
-        own = {name: np.array([values[name, kind] for kind in _kinds(runs)]) for name in apart}
+        own = {name: np.array([values[name, kind] for kind in self.kinds])[places] for name in apart}
         return replace(self.base, **shared, **own)
 
-    def errors(self, point: Numbers, runs: Runs) -> Numbers:
+    def errors(self, point: Numbers, runs: Runs, places: Places | None = None) -> Numbers:
         """Logarithms of predicted over measured times."""
-        rates = with_stack(runs.bare, self.stack(point, runs))
+        rates = with_stack(runs.bare, self.stack(point, self.places(runs) if places is None else places))
         time = step_time(step_costs(runs.model, runs.batch, runs.layout, rates))
         return np.clip(np.log(time.step_s / runs.measured_s), -3.0, 3.0)
 
@@ -263,15 +271,40 @@ class Search:
             point[free] = part
             return point
 
+        places, together = self.places(runs), self._together(free)
+
         def losses(part: Numbers) -> Numbers:
-            errors = np.sqrt(weights) * self.errors(whole(part), runs)
+            errors = np.sqrt(weights) * self.errors(whole(part), runs, places)
             return np.concatenate([errors, PRIOR * (part - self.start[free])])
+
+        of_kind = [kind for _, kind in np.array(self.keys)[free]]
+
+        def slopes(part: Numbers) -> Numbers:
+            """Of losses. Constants of different machines have no run in common: one step is enough for all of them."""
+            here = losses(part)
+            step = np.where(part < 0.5, STEP, -STEP)
+            found = np.zeros((len(here), len(part)))
+            for columns in together:
+                there = part.copy()
+                there[columns] += step[columns]
+                moved = losses(there)[: len(runs)] - here[: len(runs)]
+                for column in columns:
+                    shared = of_kind[column] == "all"
+                    own = shared or places == self.kinds.index(of_kind[column])
+                    found[: len(runs), column] = np.where(own, moved, 0.0) / step[column]
+            found[len(runs) :] = PRIOR * np.eye(len(part))
+            return found
 
         begin = np.clip(start[free], 0.005, 0.995)
         found = least_squares(
-            losses, begin, bounds=(0, 1), loss="soft_l1", f_scale=SCALE, max_nfev=evaluations, diff_step=1e-3
+            losses, begin, slopes, bounds=(0, 1), loss="soft_l1", f_scale=SCALE, max_nfev=evaluations, ftol=TOLERANCE
         )
         return whole(np.asarray(found.x, np.float64))
+
+    def _together(self, free: Mask) -> list[list[int]]:
+        """Directions by constant, as places among the free ones."""
+        names = [name for name, _ in np.array(self.keys)[free]]
+        return [[at for at, each in enumerate(names) if each == name] for name in dict.fromkeys(names)]
 
     def constants(self, point: Numbers) -> Constants:
         """As they are written: of the stack, and of machines in a format."""

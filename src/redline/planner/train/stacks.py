@@ -15,6 +15,8 @@ from redline.planner.train.kernels import attention_law, half_format, kernel_law
 from redline.planner.train.training_rates import Rates
 
 DEFAULT_STACK = "default"
+# As they are written: those of all runs, of a number format, and of a machine in that format.
+StackConstants = Mapping[str, Mapping[str, float]]
 MATMUL_BYTES: Mapping[str, float] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp4": 0.5}
 # Of the published bandwidth of a fabric, what collectives of all its devices sustain: 445 of 450 GB/s on H100 with its
 # switch that adds up, 222 of 300 on A100 without.
@@ -88,7 +90,7 @@ def stack(name: str, machine: str = "", dtype: str = "bf16") -> SoftwareStack:
     return from_constants(_constants(name), machine, dtype)
 
 
-def from_constants(written: Mapping[str, Mapping[str, float]], machine: str, dtype: str) -> SoftwareStack:
+def from_constants(written: StackConstants, machine: str, dtype: str) -> SoftwareStack:
     """The same of constants that need not be the package's own."""
     kind = format_kind(dtype)
     constants = {**written["all"], **written.get(kind, {}), **written.get(f"{machine}/{kind}", {})}

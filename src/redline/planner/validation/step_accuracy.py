@@ -1,14 +1,14 @@
 """How far predicted step times lie from measured ones, on runs that were left out of the fit."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from redline.planner.train.memory.oom_probability import oom_probability
 from redline.planner.train.memory.use import memory_use
-from redline.planner.train.stacks import SoftwareStack, spread, stack, with_stack
+from redline.planner.train.stacks import SoftwareStack, StackConstants, from_constants, spread, stack, with_stack
 from redline.planner.train.step_cost import StepTime
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import step_costs
@@ -85,7 +85,7 @@ class StepAccuracy:
 def step_accuracy() -> StepAccuracy:
     """Held against the package's own measurements, in about a second."""
     runs = expressed_runs()
-    scored = runs.where(runs.held_out & ((runs.stacks != SWEEP) | (runs.utilization >= LEAST_UTILIZATION)))
+    scored = runs.where(runs.held_out & usual(runs))
     predicted_s = predicted(scored).step_s
     dense = ~scored.sparse & ~scored.narrow & ~scored.long & ~scored.adapters
 
@@ -118,16 +118,23 @@ def _configurations(runs: Runs) -> list[tuple[str, ...]]:
     return list(zip(*(part.tolist() for part in parts), strict=True))
 
 
-def predicted(runs: Runs) -> StepTime:
+def usual(runs: Runs) -> Mask:
+    """Those that are scored: of nanotron's sweep, layouts that somebody might choose."""
+    return np.asarray((runs.stacks != SWEEP) | (runs.utilization >= LEAST_UTILIZATION), np.bool_)
+
+
+def predicted(runs: Runs, constants: Mapping[str, StackConstants] | None = None) -> StepTime:
     """The step of every run, by what it is spent on."""
-    return step_time(step_costs(runs.model, runs.batch, runs.layout, rates(runs)))
+    return step_time(step_costs(runs.model, runs.batch, runs.layout, rates(runs, constants)))
 
 
-def rates(runs: Runs) -> Rates:
-    """Of every run: its machine under its stack."""
+def rates(runs: Runs, constants: Mapping[str, StackConstants] | None = None) -> Rates:
+    """Of every run: its machine under its stack, with the constants of the package where no others are given."""
     keys = list(zip(runs.stacks.tolist(), runs.machines.tolist(), runs.formats.tolist(), strict=True))
     kinds = sorted(set(keys))
-    stacks = [stack(*kind) for kind in kinds]
+    stacks = [
+        stack(*kind) if constants is None else from_constants(constants[kind[0]], kind[1], kind[2]) for kind in kinds
+    ]
     at = np.array([kinds.index(key) for key in keys])
     columns = {
         field.name: np.array([getattr(software, field.name) for software in stacks])[at]

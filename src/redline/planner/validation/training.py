@@ -77,6 +77,7 @@ class Runs:
     """Measured steps that can be expressed: columns, one row per run."""
 
     ids: Texts
+    sources: Texts
     stacks: Texts
     machines: Texts
     formats: Texts
@@ -122,7 +123,17 @@ class Runs:
         """The rows of a mask."""
         kept = {
             name: getattr(self, name)[mask]
-            for name in ("ids", "stacks", "machines", "formats", "names", "measured_s", "utilization", "held_out")
+            for name in (
+                "ids",
+                "sources",
+                "stacks",
+                "machines",
+                "formats",
+                "names",
+                "measured_s",
+                "utilization",
+                "held_out",
+            )
         }
         parts = {name: rows_of(getattr(self, name), mask) for name in ("model", "batch", "layout", "bare")}
         return Runs(**kept, **parts)
@@ -192,6 +203,7 @@ def _runs(rows: Rows) -> Runs:
     batch = Batch(sequence=rows.numbers("seq"), sequences=_sequences(rows))
     return Runs(
         ids=rows.text("id"),
+        sources=rows.text("source"),
         stacks=_stacks(rows),
         machines=machines,
         formats=formats,
