@@ -21,6 +21,7 @@ class Target(StrEnum):
     LOADER = "loader"  # time of the training thread in the data loader
     SYNC = "sync"  # blocking calls: the host no longer waits for the device in them
     OPERATOR = "operator"  # all of an operator's own: its time on the host, and the device work that it launched
+    START = "start"  # how much later than the first a rank begins; 0 is a common start
     RANK = "rank"  # everything that a rank does, in the likeness of the other ranks
 
 

@@ -712,6 +712,26 @@ def is_synchronisation(call_name: str) -> bool:
     return _SYNCHRONISATION.search(call_name) is not None
 
 
+def waits_for_device(call_name: str) -> bool:
+    """Whether a call returns when a stream, the device or an event has come so far."""
+    return is_synchronisation(call_name) or "EventSynchronize" in call_name
+
+
+def waits_for_every_stream(call_name: str) -> bool:
+    """Whether a call waits for all work of the device."""
+    return "DeviceSynchronize" in call_name or "CtxSynchronize" in call_name
+
+
+def makes_stream_wait(call_name: str) -> bool:
+    """Whether a call has a stream wait for an event."""
+    return "StreamWaitEvent" in call_name
+
+
+def records_event(call_name: str) -> bool:
+    """Whether a call marks how far a stream has come."""
+    return "EventRecord" in call_name
+
+
 def reads_scalar(operator_name: str) -> bool:
     """Whether an operator hands a number to Python; if its tensor is on a device, it waits for that."""
     return _SCALAR_READ.match(operator_name) is not None

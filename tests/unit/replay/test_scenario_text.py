@@ -109,7 +109,11 @@ def test_changes_that_are_made_together() -> None:
         ("", 1, "there is nothing to change"),
         ("kernel/2", 1, "there is no 'kernel'; did you mean 'kernels'?"),
         ("loader=0, synk=0", 11, "there is no 'synk'; did you mean 'sync'?"),
-        ("gpu/2", 1, "There are: kernels, collectives, network, copies, host, loader, sync, operator, rank, remove"),
+        (
+            "gpu/2",
+            1,
+            "There are: kernels, collectives, network, copies, host, loader, sync, operator, start, rank, remove",
+        ),
         ("loader", 7, "what of loader?"),
         ("host/", 6, "a number goes here"),
         ("host/0", 6, "to have it gone, write '=0'"),

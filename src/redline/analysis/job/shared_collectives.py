@@ -5,33 +5,37 @@ from collections.abc import Sequence
 import numpy as np
 
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import POINT_TO_POINT
+from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.ranks.collectives import Arrivals, RankArrivals
 from redline.ranks.matched_collectives import MatchedCollectives, meet
-from redline.timeline.table import narrowed
+from redline.timeline.table import Column, narrowed
 
-_ONE_WAY = frozenset({POINT_TO_POINT})
+ONE_WAY = frozenset({POINT_TO_POINT})
 _WITHOUT_PARTNERS = frozenset({"send", "receive", "send_receive", "unknown"})  # with whom is not known
 
 
 def shared_collectives(digests: Sequence[Digest]) -> MatchedCollectives:
-    return meet([_arrivals(index, digest) for index, digest in enumerate(digests)], _ONE_WAY)
+    return meet([_arrivals(index, digest) for index, digest in enumerate(digests)], ONE_WAY)
 
 
 def _arrivals(index: int, digest: Digest) -> RankArrivals:
-    """Exchanges whose partners are not known stand under the name of their rank."""
+    exchanges = digest.exchanges
+    return rank_arrivals(index, digest.series, exchanges.series, (exchanges.start_ns, exchanges.end_ns), digest.zero_ns)
+
+
+def rank_arrivals(
+    index: int, names: Sequence[CollectiveSeries], series: Column, times_ns: tuple[Column, Column], zero_ns: int
+) -> RankArrivals:
+    """Exchanges of a rank, by start and end, whose series are numbers of these names. Those whose partners are not
+    known stand under the name of their rank."""
     keys: dict[tuple[str, str, int], int] = {}
-    names = [
-        (series.collective, f"of {index}", number) if series.collective in _WITHOUT_PARTNERS else series.matching_key
-        for number, series in enumerate(digest.series)
+    known = [
+        (name.collective, f"of {index}", number) if name.collective in _WITHOUT_PARTNERS else name.matching_key
+        for number, name in enumerate(names)
     ]
-    numbers = np.array([keys.setdefault(name, len(keys)) for name in names], np.int32)
-    elements = np.array([series.in_elements if series.ends_together else 0 for series in digest.series], np.int64)
-    series = digest.exchanges.series
+    numbers = np.array([keys.setdefault(name, len(keys)) for name in known], np.int32)
+    elements = np.array([name.in_elements if name.ends_together else 0 for name in names], np.int64)
     arrivals = Arrivals(
-        start_ns=digest.exchanges.start_ns,
-        end_ns=digest.exchanges.end_ns,
-        series=numbers[series],
-        elements=narrowed(elements)[series],
+        start_ns=times_ns[0], end_ns=times_ns[1], series=numbers[series], elements=narrowed(elements)[series]
     )
-    return RankArrivals(arrivals=arrivals, series=tuple(keys), zero_ns=digest.zero_ns)
+    return RankArrivals(arrivals=arrivals, series=tuple(keys), zero_ns=zero_ns)

@@ -86,7 +86,7 @@ def _of_gpu(timeline: Timeline, rows: I64) -> DeviceActivity:
 
 def _of_cpu(timeline: Timeline) -> DeviceActivity:
     spans = timeline.spans
-    row, start_ns, end_ns = _without_exchanges(timeline, *_own_time(timeline))
+    row, start_ns, end_ns = _without_exchanges(timeline, *own_time_of_operators(timeline))
     copies = matching(timeline, row, schema.is_copying_operator)
     compute = Owned.of(row[~copies], start_ns[~copies], end_ns[~copies])
     moved = Owned.of(row[copies], start_ns[copies], end_ns[copies])
@@ -95,7 +95,7 @@ def _of_cpu(timeline: Timeline) -> DeviceActivity:
     return _arranged("cpu", window_of(timeline), compute, communication, moved)
 
 
-def _own_time(timeline: Timeline) -> tuple[I64, I64, I64]:
+def own_time_of_operators(timeline: Timeline) -> tuple[I64, I64, I64]:
     """Row, start and end of all stretches in which an operator itself computes; none inside the data loader."""
     spans = timeline.spans
     operators = spans.rows_of(Kind.OPERATOR)

@@ -142,10 +142,7 @@ def exchanges_of(
     timeline: Timeline, activity: DeviceActivity, idle: Idle, passes: Passes
 ) -> tuple[Exchanges, Spent, tuple[CollectiveSeries, ...]]:
     owned = activity.communication
-    names = _Names(timeline)
-    place = np.searchsorted(timeline.communications.row, owned.row)
-    keys: dict[CollectiveSeries, int] = {}
-    series = np.array([keys.setdefault(names.series(position), len(keys)) for position in place.tolist()], np.int32)
+    series, keys = series_of(timeline, owned.row)
     start_ns, end_ns = timeline.spans.start_ns[owned.row], timeline.spans.end_ns[owned.row]
     exchanges = Exchanges(
         start_ns=start_ns,
@@ -155,7 +152,16 @@ def exchanges_of(
         exposed_ns=activity.communicating.overlap_with(owned.start_ns, owned.end_ns),
         backward=_backward(timeline, owned.row, passes, series, _are(REDUCTIONS, keys, series)),
     )
-    return exchanges, Spent(**_spent(activity, idle, start_ns, end_ns)), tuple(keys)
+    return exchanges, Spent(**_spent(activity, idle, start_ns, end_ns)), keys
+
+
+def series_of(timeline: Timeline, rows: I64) -> tuple[I32, tuple[CollectiveSeries, ...]]:
+    """For each of these communicating spans the number of its series, and the series."""
+    names = _Names(timeline)
+    place = np.searchsorted(timeline.communications.row, rows)
+    keys: dict[CollectiveSeries, int] = {}
+    series = [keys.setdefault(names.series(position), len(keys)) for position in place.tolist()]
+    return np.array(series, np.int32), tuple(keys)
 
 
 def _are(collectives: frozenset[str], keys: Iterable[CollectiveSeries], series: Column) -> Mask:

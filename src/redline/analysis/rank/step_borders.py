@@ -62,6 +62,17 @@ def _engine_done_ns(timeline: Timeline) -> I64:
     return done_ns
 
 
+def last_work_of_steps(timeline: Timeline) -> I64:
+    """Of each step the row of the work that ended last of all that it launched on the busiest stream, or NONE."""
+    work, step = _launched_in(timeline, _busiest_stream(timeline))
+    if timeline.step_anchor == ENGINE_ANCHOR:
+        work, step = _launched_in(timeline, timeline.device_work)
+    last = np.full(len(timeline.steps), NONE, np.int64)
+    order = np.argsort(timeline.spans.end_ns[work.row], kind="stable")
+    last[step[order]] = work.row[order]  # where a step is named again, the later one counts
+    return last
+
+
 def _on_device(timeline: Timeline) -> tuple[I64, I64]:
     """Borders on the stream that computes most; those of the host where the device keeps up with it.
 

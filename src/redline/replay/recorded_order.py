@@ -1,0 +1,71 @@
+"""Rows of a timeline that a replay is made of: device work with its launch, and the calls of launching threads."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from redline.analysis.rank.activity import Mask
+from redline.analysis.rank.name_matching import matching
+from redline.timeline.table import I64, grouped, numbers_in
+from redline.timeline.timeline import BUSY_KINDS, CALL_KINDS, NONE, Timeline
+from redline.trace import schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedWork:
+    """Device work in order of start, and the calls that launched it or waited for it."""
+
+    row: I64  # of device work, in the timeline's spans
+    start_ns: I64
+    end_ns: I64
+    lane: I64
+    launch: I64  # row of the call that launched it; NONE where it is not recorded
+    calls: I64  # rows of the calls that launch or block, in order of start
+    waits: Mask  # which of the calls wait for a stream, an event or the device
+    lanes: I64  # threads of these calls
+
+    @property
+    def is_launched(self) -> Mask:
+        is_launched: Mask = self.launch != NONE
+        return is_launched
+
+    def launched_ns(self, timeline: Timeline) -> I64:
+        """When each piece was launched; 0 where it is not recorded."""
+        return np.where(self.is_launched, timeline.spans.start_ns[self.launch], 0)
+
+    def in_order_of_launch(self, timeline: Timeline) -> dict[int, I64]:
+        """For each stream the places of its work whose launch is known."""
+        launched_ns = self.launched_ns(timeline)
+        launched = np.flatnonzero(self.is_launched)
+        launched = launched[np.argsort(launched_ns[launched], kind="stable")]
+        return {lane: launched[here] for lane, here in grouped(self.lane[launched])}
+
+
+def recorded_work(timeline: Timeline) -> RecordedWork:
+    spans, work = timeline.spans, timeline.device_work
+    place = np.flatnonzero(np.isin(spans.kind[work.row], np.array(BUSY_KINDS, np.uint8)))
+    row, launch = work.row[place].astype(np.int64), work.launch[place].astype(np.int64)
+    launch = np.where(spans.start_ns[launch] <= spans.start_ns[row], launch, NONE)  # ran before it was launched: wrong
+    calls = spans.rows_of(*CALL_KINDS)
+    waits = matching(timeline, calls, schema.waits_for_device)
+    launching = np.zeros(len(spans) + 1, bool)
+    launching[launch] = True
+    launching[NONE] = False
+    lanes = np.array(numbers_in(spans.lane[np.flatnonzero(launching[:-1])]), np.int64)
+    chosen = (launching[calls] | waits) & np.isin(spans.lane[calls], lanes)
+    return RecordedWork(
+        row=row,
+        start_ns=spans.start_ns[row],
+        end_ns=spans.end_ns[row],
+        lane=spans.lane[row].astype(np.int64),
+        launch=launch,
+        calls=calls[chosen],
+        waits=waits[chosen],
+        lanes=lanes,
+    )
+
+
+def runs_on_cpu(timeline: Timeline) -> bool:
+    """Whether operators are the work, as there is no device in the trace."""
+    on_device = np.array([lane.on_device for lane in timeline.lanes], bool)
+    return not on_device[timeline.spans.lane[timeline.spans.rows_of(*BUSY_KINDS)]].any()
