@@ -46,12 +46,25 @@ def training_runs() -> Rows:
 
 
 @cache
+def untouched_runs() -> Rows:
+    """Measured runs of sources that nothing is fitted to: only for scoring, and never by halves."""
+    return _rows(_bytes("untouched_runs.csv"))
+
+
+@cache
 def nanotron_failures() -> Rows:
     """Layouts that ran out of memory or crashed; the source does not tell which."""
     return _read("nanotron_failures.csv.gz")
 
 
 def _read(name: str) -> Rows:
-    compressed = files("redline.planner.validation").joinpath("data", name).read_bytes()
-    rows = list(csv.DictReader(gzip.decompress(compressed).decode("utf-8").splitlines()))
+    return _rows(gzip.decompress(_bytes(name)))
+
+
+def _bytes(name: str) -> bytes:
+    return files("redline.planner.validation").joinpath("data", name).read_bytes()
+
+
+def _rows(table: bytes) -> Rows:
+    rows = list(csv.DictReader(table.decode("utf-8").splitlines()))
     return Rows({column: tuple(row[column] for row in rows) for column in rows[0]})

@@ -42,6 +42,10 @@ MACHINES = {
     "MI325X": "MI325X",
     "MI355X": "MI355X",
     "TPU-v5p": "TPU-v5p",
+    "MI250X-GCD": "MI250X-GCD",
+    "RTX-3090": "RTX-3090",
+    "RTX-4090": "RTX-4090",
+    "V100-SXM3-32GB": "V100-SXM2-32GB",
 }
 FORMATS = {"fp16": "fp16", "fp8": "fp8", "fp8-rowwise": "fp8", "mxfp8": "fp8", "nvfp4": "fp4"}
 # The stack of a row, by the first of these that its id or its framework begins with.
