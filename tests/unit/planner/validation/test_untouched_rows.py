@@ -42,11 +42,11 @@ def sequences_per_s(rows: Rows) -> Numbers:
 
 def utilization(rows: Rows) -> Numbers:
     """Model FLOPs with the full square of attention, over the peak of the format; frozen weights have no gradient."""
-    model, batch, layout = described(rows)
+    model, batch, _ = described(rows)
     tokens = np.asarray(batch.sequence, np.float64)
     forward = forward_flops(model, tokens, batch.sequence, Pairs.ALL).total
     backward = backward_flops(model, tokens, batch.sequence, Pairs.ALL).total
-    adapters = np.asarray(layout.frozen) == 1
+    adapters = np.array(["lora" in task for task in rows.columns["task"]])
     flops = forward + np.where(adapters, backward - forward, backward)
     peaks = [
         machine_rates(find(MACHINES[gpu]), FORMATS.get(precision, "bf16")).peak_flops_per_s
