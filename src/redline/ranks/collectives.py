@@ -31,6 +31,7 @@ class Arrivals(Table):
     end_ns: I64 = column(np.int64)
     series: Column = column(np.int32)  # index into the series names: operations that look alike
     elements: I64 = column(np.int64)
+    sequence: I64 = column(np.int64)  # the number of the operation in its group; -1 where the trace has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,7 @@ def arrivals_of(timeline: Timeline) -> RankArrivals:
         end_ns=start_ns + spans.dur_ns[comms.row],
         series=np.array(series, np.int32),
         elements=comms.in_elements,
+        sequence=comms.sequence,
     )
     return RankArrivals(arrivals=arrivals, series=tuple(keys))
 
@@ -87,10 +89,11 @@ class Matched(Table):
 
 
 def matched(ranks: Sequence[RankArrivals]) -> Matched:
-    """Operations that at least two ranks took part in: the n-th of a series on each of its ranks is one operation.
+    """Operations that at least two ranks took part in: of a series those with the same sequence number.
 
-    Where ranks saw different numbers of them (a window that began a step earlier), the shift is chosen that makes the
-    distances between the ranks most equal.
+    Where a trace has none, the n-th of a series on each of its ranks is one operation. Where ranks saw different
+    numbers of them then (a window that began a step earlier), the shift is chosen that makes the distances between the
+    ranks most equal.
     """
     by_series = _by_series(ranks)
     table = _Filled(sum(len(places) for members in by_series.values() for places in members.values()))
@@ -100,15 +103,45 @@ def matched(ranks: Sequence[RankArrivals]) -> Matched:
         if len(members) < 2:
             continue
         arrivals = {index: ranks[index].take(places) for index, places in members.items()}
-        shifts = _shifts(arrivals)
-        lowest = min(shifts.values())
-        parts = []
-        for index, places in members.items():
-            numbers = np.arange(len(places)) + (shifts[index] - lowest) + operations
-            parts.append(_part(numbers, index, places, arrivals[index]))
-        operations += max(len(members[index]) + shift - lowest for index, shift in shifts.items())
+        numbers = _by_sequence(arrivals) or _by_order(arrivals)
+        parts = [
+            _part(numbers[index] + operations, index, places, arrivals[index]) for index, places in members.items()
+        ]
         table.add(_shared(parts))
+        operations += 1 + max(int(some.max(initial=NONE)) for some in numbers.values())
     return table.whole()
+
+
+def _by_sequence(members: Mapping[int, Arrivals]) -> dict[int, I64]:
+    """Which operation of the series each arrival is of, by the numbers that the process group gave.
+
+    Coalesced operations share a number: those are told apart by order. Nothing where a rank has no numbers.
+    """
+    sequence = np.concatenate([arrivals.sequence for arrivals in members.values()])
+    if not len(sequence) or sequence.min() < 0:
+        return {}
+    again = np.concatenate([_times_before(arrivals.sequence) for arrivals in members.values()])
+    _, number = np.unique(sequence, return_inverse=True)
+    _, operation = np.unique(number * (int(again.max()) + 1) + again, return_inverse=True)
+    edges = np.cumsum([len(arrivals) for arrivals in members.values()])[:-1]
+    return dict(zip(members, np.split(operation, edges), strict=True))
+
+
+def _times_before(sequence: Column) -> I64:
+    """How often each number stood before its place."""
+    order = np.argsort(sequence, kind="stable")
+    ordered = sequence[order]
+    first = np.searchsorted(ordered, ordered, "left")
+    times = np.empty(len(sequence), np.int64)
+    times[order] = np.arange(len(sequence)) - first
+    return times
+
+
+def _by_order(members: Mapping[int, Arrivals]) -> dict[int, I64]:
+    """The same by the place in the series, shifted for windows that began later."""
+    shifts = _shifts(members)
+    lowest = min(shifts.values())
+    return {index: np.arange(len(arrivals)) + (shifts[index] - lowest) for index, arrivals in members.items()}
 
 
 def _by_series(ranks: Sequence[RankArrivals]) -> dict[Series, dict[int, I32]]:

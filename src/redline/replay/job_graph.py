@@ -88,7 +88,7 @@ def job_graph_of(graphs: Sequence[RankGraph]) -> JobGraph:
 def _arrivals(index: int, graph: RankGraph) -> RankArrivals:
     exchanges = graph.exchanges
     times_ns = graph.time_ns[exchanges.start], graph.time_ns[exchanges.end]
-    return rank_arrivals(index, exchanges.names, exchanges.series, times_ns, graph.zero_ns)
+    return rank_arrivals(index, exchanges.named, times_ns, graph.zero_ns)
 
 
 def _moved(graph: RankGraph, first: int) -> tuple[Edges, I64]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from redline.analysis.rank.activity import window_of
-from redline.analysis.rank.exchanges import CollectiveSeries, series_of
+from redline.analysis.rank.exchanges import NamedExchanges, series_of
 from redline.replay.blocked_calls import BlockedCalls, blocked_calls
 from redline.replay.device_order import Latencies, StreamOrder, latencies_of, stream_order
 from redline.replay.edges import EdgeKind, EdgeList, Edges
@@ -21,7 +21,7 @@ from redline.replay.recorded_order import RecordedWork, recorded_work
 from redline.replay.residuals import FAR_NS, NEVER_NS, arrivals_by_rule, with_residuals
 from redline.replay.step_points import BorderPoints, StepBorders, TimedPoints, borders_of
 from redline.replay.stream_waits import COINCIDENCE_NS, StreamWaits, coinciding_waits, inferred_waits
-from redline.timeline.table import I32, I64, Column
+from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace.steps import IN_SEQUENCE
 
@@ -35,8 +35,7 @@ class RankExchanges:
 
     start: I64  # points
     end: I64
-    series: I32  # numbers of these
-    names: tuple[CollectiveSeries, ...]
+    named: NamedExchanges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +173,8 @@ class _Building:
 
     def _exchanges(self) -> RankExchanges:
         place = np.flatnonzero(self.timeline.spans.kind[self.work.row] == Kind.COMMUNICATION)
-        series, names = series_of(self.timeline, self.work.row[place])
-        return RankExchanges(start=self.work_start[place], end=self.work_end[place], series=series, names=names)
+        named = series_of(self.timeline, self.work.row[place])
+        return RankExchanges(start=self.work_start[place], end=self.work_end[place], named=named)
 
     # --- the device ---
 

@@ -36,6 +36,8 @@ _BARE = (0.02, 0.98)  # of a call without an operator: inside all frames
 _LEVEL_NS = 2
 _ANNOTATION_LEVEL = 16  # inside all frames
 _LAUNCH = (LAUNCH_AT, 0.85)
+_WAITS, _RECORD = (0.30, 0.34), (0.855, 0.865)  # before the launch, and after it, inside the innermost operator
+_SYNC_OF_CALL = {"cudaStreamSynchronize": "Stream Sync", "cudaDeviceSynchronize": "Context Sync"}
 _BF16, _SCALAR = "c10::BFloat16", "Scalar"
 _MAIN, _AUTOGRAD = token("pid"), token("autograd_tid")
 _PID, _DEVICE = token("pid"), token("device")
@@ -55,6 +57,7 @@ class _StepEvents:
         self.rows = rows_per_microbatch(spec, stage)
         self.around: Id | None = None  # External id of the operator that covers the next items as well
         self.graph: Id | None = None  # correlation of the launch of the graph
+        self.event_records: dict[int, Id] = {}  # correlation of the call that recorded an event after an item
         self.forward_nodes: dict[tuple[int, int], list[tuple[Id, Id]]] = {}  # (sequence number, arrow), latest last
 
     def compile(self) -> dict[str, StepText]:
@@ -73,6 +76,8 @@ class _StepEvents:
                 "call": self._call,
             }.get(item.kind, self._message)
             emit(index, item)
+        if self.spec.sync_events:
+            self._waits_between_streams()
         if self.spec.with_stacks:
             self._frames()
         return self.out.compiled()
@@ -241,7 +246,7 @@ class _StepEvents:
     def _message(self, index: int, item: Item) -> None:
         message = item.message
         assert message is not None
-        tid = _AUTOGRAD if item.phase == "backward" else _MAIN
+        tid = _thread_of(item)
         shapes = [[message.bytes_in // message.element_bytes]]
         self._operator(message.call, self._host(index, index, _OUTER, tid), shapes)
         external = self._record_comms(message, self._host(index, index, _INNER, tid))
@@ -267,7 +272,55 @@ class _StepEvents:
     def _sync(self, index: int, item: Item) -> None:
         correlation = self.out.new_id("correlation")
         within = _BARE if item.call else (0.0, 1.0)
-        self._launch(index, item.call or "cudaStreamSynchronize", 131, (correlation,), _MAIN, within=within)
+        name = item.call or "cudaStreamSynchronize"
+        self._launch(index, name, 131, (correlation,), _MAIN, within=within)
+        if self.spec.sync_events and name in _SYNC_OF_CALL:
+            stream = str(COMPUTE_STREAM) if name == "cudaStreamSynchronize" else "-1"
+            self._sync_event(_SYNC_OF_CALL[name], stream, self._host(index, index, within), "", (correlation,))
+
+    # Recorded waits
+
+    def _waits_between_streams(self) -> None:
+        """An event after each item that another stream waits for, and the waits for it."""
+        for index, item in enumerate(self.program):
+            others = [waited for waited in item.waits if self.program[waited].stream != item.stream]
+            for place, waited in enumerate(others):
+                if waited not in self.event_records:
+                    self.event_records[waited] = self._event_record(waited)
+                self._stream_wait(index, waited, place / len(others), 1 / len(others))
+
+    def _event_record(self, index: int) -> Id:
+        """The call right after the launch of an item, and the mark of when the device came to it."""
+        item, correlation = self.program[index], self.out.new_id("correlation")
+        self._launch(index, "cudaEventRecord", 135, (correlation,), _thread_of(item), within=_RECORD)
+        end = Ref(len(self.program) + index, 1.0)
+        span = EventSpan(_DEVICE, str(item.stream), end, replace(end, offset_ns=1))
+        args = f'"event_id": {index + 1}, "stream": {item.stream}, "correlation": {SLOT}, "device": {_DEVICE}'
+        self.out.complete(
+            "device", cat="cuda_event", name="cudaEvent", span=span, args=f'{args}, "context": 1', ids=(correlation,)
+        )
+        return correlation
+
+    def _stream_wait(self, index: int, waited: int, place: float, share: float) -> None:
+        item, begin, length = self.program[index], _WAITS[0], _WAITS[1] - _WAITS[0]
+        within = (begin + place * length, begin + (place + share) * length)
+        correlation = self.out.new_id("correlation")
+        self._launch(index, "cudaStreamWaitEvent", 147, (correlation,), _thread_of(item), within=within)
+        waits_for = (
+            f'"wait_on_stream": {self.program[waited].stream}, "wait_on_cuda_event_record_corr_id": {SLOT}, '
+            f'"wait_on_cuda_event_id": {waited + 1}, '
+        )
+        span = self._host(index, index, within)
+        ids = (self.event_records[waited], correlation)
+        self._sync_event("Stream Wait Event", str(item.stream), span, waits_for, ids)
+
+    def _sync_event(self, name: str, stream: str, span: EventSpan, waits_for: str, ids: tuple[Id, ...]) -> None:
+        args = (
+            f'"cuda_sync_kind": "{name}", {waits_for}"stream": {stream}, "correlation": {SLOT}, '
+            f'"device": {_DEVICE}, "context": 1'
+        )
+        span = replace(span, pid=_DEVICE, tid=stream)
+        self.out.complete("device", cat="cuda_sync", name=name, span=span, args=args, ids=ids)
 
     def _call(self, index: int, item: Item) -> None:
         self._launch(index, item.call, 20, (self.out.new_id("correlation"),), _MAIN, within=_BARE)
@@ -366,6 +419,10 @@ class _StepEvents:
             parent = frame
         assert parent is not None
         return parent
+
+
+def _thread_of(item: Item) -> str:
+    return _AUTOGRAD if item.phase == "backward" else _MAIN
 
 
 def _kernel_args(stream: int | None, *, grid: int, block: int, registers: int, shared_bytes: int) -> str:

@@ -97,6 +97,7 @@ class JobSpec:
     collective_latency_us: float = 15.0
     end_jitter_us: float = 1.0  # participants leave a collective within this of each other
     collective_metadata: bool = True  # write "Collective name" and its companions
+    sync_events: bool = False  # record waits and events, as `enable_cuda_sync_events` does
 
     stragglers: tuple[Straggler, ...] = ()
     faults: Faults = NO_FAULTS

@@ -8,12 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.ranks.collectives import MOST_PER_RANK, Arrivals, RankArrivals, Series, arrivals_of, matched
+from redline.timeline.timeline import NONE
 from tests.conftest import collective, document, kernel, op, read_one, region
 
 WORLD = ("all_reduce", "[0, 1]", 1024)
 
 
-def rank(ends_ns: list[int], elements: list[int] | None = None, series: Series = WORLD) -> RankArrivals:
+def rank(
+    ends_ns: list[int],
+    elements: list[int] | None = None,
+    series: Series = WORLD,
+    sequence: list[int] | None = None,
+) -> RankArrivals:
     """A rank that took part in collectives of one series, which ended at these times."""
     ends = np.array(ends_ns, np.int64)
     arrivals = Arrivals(
@@ -21,6 +27,7 @@ def rank(ends_ns: list[int], elements: list[int] | None = None, series: Series =
         end_ns=ends,
         series=np.zeros(len(ends), np.int32),
         elements=np.array(elements or [1] * len(ends), np.int64),
+        sequence=np.array(sequence or [NONE] * len(ends), np.int64),
     )
     return RankArrivals(arrivals=arrivals, series=(series,))
 
@@ -108,12 +115,37 @@ def test_a_rank_with_several_series_takes_part_in_each() -> None:
             end_ns=np.array([100, 200, 300]),
             series=np.array([0, 1, 0], np.int32),
             elements=np.array([1, 1, 1]),
+            sequence=np.full(3, NONE),
         ),
         series=(("all_reduce", "x", 8), ("all_gather", "y", 8)),
     )
     first, second = rank([101, 301], series=both.series[0]), rank([202], series=both.series[1])
     found = operations([both, first, second])
     assert sorted(found, key=str) == sorted([{0: 100, 1: 101}, {0: 300, 1: 301}, {0: 200, 2: 202}], key=str)
+
+
+def test_the_sequence_number_is_right_where_order_is_wrong() -> None:
+    """The second rank's trace lost one in the middle, and begins two later than the first rank's."""
+    first = rank([100, 200, 300, 400, 500, 600], sequence=[7, 8, 9, 10, 11, 12])
+    second = rank([301, 501, 601], sequence=[9, 11, 12])
+    by_order = [rank(one.arrivals.end_ns.tolist()) for one in (first, second)]
+    right = [{0: 300, 1: 301}, {0: 500, 1: 501}, {0: 600, 1: 601}]
+    assert operations([first, second]) == right
+    assert operations(by_order) != right
+
+
+def test_windows_without_a_number_in_common_share_nothing() -> None:
+    assert operations([rank([100, 200], sequence=[1, 2]), rank([100, 200], sequence=[3, 4])]) == []
+
+
+def test_coalesced_operations_share_a_number_and_are_matched_by_order_within_it() -> None:
+    first = rank([100, 150, 200], sequence=[4, 4, 5])
+    second = rank([101, 151, 201, 301], sequence=[4, 4, 5, 6])
+    assert operations([first, second]) == [{0: 100, 1: 101}, {0: 150, 1: 151}, {0: 200, 1: 201}]
+
+
+def test_where_one_rank_has_no_numbers_order_counts() -> None:
+    assert operations([rank([100, 200], sequence=[8, 9]), rank([101, 201])]) == [{0: 100, 1: 101}, {0: 200, 1: 201}]
 
 
 @pytest.mark.parametrize("ranks", [[], [rank([1, 2])], [rank([1]), rank([2], series=("all_reduce", "other", 8))]])

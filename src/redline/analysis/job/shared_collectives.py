@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
+from redline.analysis.rank.exchanges import POINT_TO_POINT, NamedExchanges
 from redline.ranks.collectives import Arrivals, RankArrivals
 from redline.ranks.matched_collectives import MatchedCollectives, meet
 from redline.timeline.table import Column, narrowed
@@ -20,22 +20,24 @@ def shared_collectives(digests: Sequence[Digest]) -> MatchedCollectives:
 
 def _arrivals(index: int, digest: Digest) -> RankArrivals:
     exchanges = digest.exchanges
-    return rank_arrivals(index, digest.series, exchanges.series, (exchanges.start_ns, exchanges.end_ns), digest.zero_ns)
+    named = NamedExchanges(series=exchanges.series, sequence=exchanges.sequence, names=digest.series)
+    return rank_arrivals(index, named, (exchanges.start_ns, exchanges.end_ns), digest.zero_ns)
 
 
-def rank_arrivals(
-    index: int, names: Sequence[CollectiveSeries], series: Column, times_ns: tuple[Column, Column], zero_ns: int
-) -> RankArrivals:
-    """Exchanges of a rank, by start and end, whose series are numbers of these names. Those whose partners are not
-    known stand under the name of their rank."""
+def rank_arrivals(index: int, named: NamedExchanges, times_ns: tuple[Column, Column], zero_ns: int) -> RankArrivals:
+    """Exchanges of a rank, by start and end. Those whose partners are not known stand under the name of their rank."""
     keys: dict[tuple[str, str, int], int] = {}
     known = [
         (name.collective, f"of {index}", number) if name.collective in _WITHOUT_PARTNERS else name.matching_key
-        for number, name in enumerate(names)
+        for number, name in enumerate(named.names)
     ]
     numbers = np.array([keys.setdefault(name, len(keys)) for name in known], np.int32)
-    elements = np.array([name.in_elements if name.ends_together else 0 for name in names], np.int64)
+    elements = np.array([name.in_elements if name.ends_together else 0 for name in named.names], np.int64)
     arrivals = Arrivals(
-        start_ns=times_ns[0], end_ns=times_ns[1], series=numbers[series], elements=narrowed(elements)[series]
+        start_ns=times_ns[0],
+        end_ns=times_ns[1],
+        series=numbers[named.series],
+        elements=narrowed(elements)[named.series],
+        sequence=named.sequence,
     )
     return RankArrivals(arrivals=arrivals, series=tuple(keys), zero_ns=zero_ns)

@@ -41,6 +41,8 @@ from redline.artifacts import DIGEST_ENDING, Envelope, check_envelope, open_ordi
 from redline.errors import InputError
 from redline.storage import is_remote
 from redline.timeline.intervals import Intervals
+from redline.timeline.table import Column
+from redline.timeline.timeline import NONE
 
 KIND = "digest"
 SCHEMA_VERSION = 2  # 2: matches of rules
@@ -51,6 +53,7 @@ _LEVEL = 9
 _MOST_INFLATED = 8_000_000
 _MOST_ROWS = 64  # of the tables of kernels and of what the host did, at first
 _TIMES = 2  # columns of exchanges that are times: on disk since 1970, in memory since the zero of the rank
+_IN_TABLE = tuple(name for name in Exchanges.layout() if name != "sequence")
 _SMALLEST = 16  # as many as tell what kind of work a rank does
 
 Record = TypeVar("Record", DigestOrigin, Facts, Arithmetic, CollectiveSeries)
@@ -94,6 +97,7 @@ class _Wire:
     step_queue_ns: tuple[Duration, ...] = ()
     fsdp_hooks: bytes = b"\x08"  # starts and ends, here of no hook
     memory: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # not in the file where no allocation was recorded
+    sequence: bytes | msgspec.UnsetType = msgspec.UNSET  # of the exchanges; not in the file where none has a number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +146,7 @@ def _fewer(kept: _Kept, short: Digest, size_bytes: int) -> _Kept:
     if kept.rows > _SMALLEST and size_bytes < 2 * MOST_BYTES:
         return replace(kept, rows=kept.rows // 2)
     share = min(MOST_BYTES / size_bytes, 0.8)
-    exchanges = len(_squeezed((_columns(short), short.series)))
+    exchanges = len(_squeezed((_columns(short), _sequence(short.exchanges) or b"", short.series)))
     if kept.intervals > 1 and len(_squeezed(_edges(short.exposed))) > exchanges:
         return replace(kept, intervals=max(int(kept.intervals * share), 1))
     if kept.exchanges:
@@ -220,6 +224,7 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         step_queue_ns=digest.step_queue_ns,
         fsdp_hooks=_edges(digest.fsdp_hooks),
         memory=msgspec.Raw(digest.memory) if digest.memory else msgspec.UNSET,
+        sequence=_sequence(digest.exchanges),
     )
     return _squeezed(wire)
 
@@ -241,10 +246,16 @@ def _edges(time: Intervals) -> bytes:
 
 def _columns(digest: Digest) -> bytes:
     """Of exchanges, with times since 1970, and of what was spent around them."""
-    columns = digest.exchanges.columns() | digest.spent.unpacked().columns()
+    exchanges = digest.exchanges.columns()
+    columns = {name: exchanges[name] for name in _IN_TABLE} | digest.spent.unpacked().columns()
     table = np.vstack([column.astype(np.int64) for column in columns.values()])
     table[:_TIMES] += digest.zero_ns
     return packed(table)
+
+
+def _sequence(exchanges: Exchanges) -> bytes | msgspec.UnsetType:
+    is_numbered = (exchanges.sequence != NONE).any()
+    return packed(exchanges.sequence.astype(np.int64)[None, :]) if is_numbered else msgspec.UNSET
 
 
 def _squeezed(content: object) -> bytes:
@@ -348,13 +359,22 @@ def _digest(wire: _Wire) -> Digest:
 
 
 def _exchanges(wire: _Wire) -> tuple[Exchanges, PackedSpent]:
-    names = tuple(Exchanges.layout())
-    table = unpacked(wire.exchanges, len(names) + len(Spent.layout()))
+    table = unpacked(wire.exchanges, len(_IN_TABLE) + len(Spent.layout()))
     table[:_TIMES] -= wire.zero_ns
-    columns = dict(zip(names, table, strict=False))
+    columns = dict(zip(_IN_TABLE, table, strict=False))
+    columns["sequence"] = _read_sequence(wire.sequence, table.shape[1])
     exchanges = Exchanges(**columns | {name: columns[name].astype(np.int32) for name in ("series", "backward")})
-    check_exchanges(exchanges, table[len(names) :], wire.series)
-    return exchanges.narrow(), PackedSpent.of_rows(table[len(names) :])
+    check_exchanges(exchanges, table[len(_IN_TABLE) :], wire.series)
+    return exchanges.narrow(), PackedSpent.of_rows(table[len(_IN_TABLE) :])
+
+
+def _read_sequence(data: bytes | msgspec.UnsetType, count: int) -> Column:
+    if isinstance(data, msgspec.UnsetType):
+        return np.full(count, NONE)
+    sequence: Column = unpacked(data, 1)[0]
+    if len(sequence) != count:
+        raise ValueError(f"{len(sequence)} numbers of {count} exchanges")
+    return sequence
 
 
 def _matches(data: bytes) -> Iterator[RankMatch]:

@@ -22,6 +22,8 @@ from redline.trace.schema import ENDS_TOGETHER
 POINT_TO_POINT = "point_to_point"
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter"})
 """What gradients go through."""
+_NUMBERED_BY_RANK = frozenset({POINT_TO_POINT, "send", "receive", "send_receive"})
+"""Every rank counts its own sends and receives, so that their numbers say nothing to others."""
 SPENT = ("compute", "communication", "input", "host")
 """What a rank may have done between two exchanges, as far as a table of exchanges tells it."""
 _LONGEST_GROUP = 48  # characters of a group's ranks that are kept; longer ones by their hash
@@ -91,6 +93,7 @@ class Exchanges(Table):
     exposed_ns: I64 = column(np.int64)  # it did not, and no earlier exchange was still open
     backward: Column = column(np.int32)  # launched in the last backward pass before an optimizer (1), in the one before
     # that (2) and so on, or one of FORWARD, OPTIMIZER, AFTER_BACKWARD
+    sequence: Column = column(np.int64)  # its number in its group, equal on all ranks; -1 where that is not recorded
 
     def narrow(self) -> Self:
         """The same in less room."""
@@ -142,26 +145,37 @@ def exchanges_of(
     timeline: Timeline, activity: DeviceActivity, idle: Idle, passes: Passes
 ) -> tuple[Exchanges, Spent, tuple[CollectiveSeries, ...]]:
     owned = activity.communication
-    series, keys = series_of(timeline, owned.row)
+    named = series_of(timeline, owned.row)
     start_ns, end_ns = timeline.spans.start_ns[owned.row], timeline.spans.end_ns[owned.row]
     exchanges = Exchanges(
         start_ns=start_ns,
         end_ns=end_ns,
-        series=series,
+        series=named.series,
         hidden_ns=activity.computing.overlap_with(start_ns, end_ns),
         exposed_ns=activity.communicating.overlap_with(owned.start_ns, owned.end_ns),
-        backward=_backward(timeline, owned.row, passes, series, _are(REDUCTIONS, keys, series)),
+        backward=_backward(timeline, owned.row, passes, named.series, _are(REDUCTIONS, named.names, named.series)),
+        sequence=named.sequence,
     )
-    return exchanges, Spent(**_spent(activity, idle, start_ns, end_ns)), keys
+    return exchanges, Spent(**_spent(activity, idle, start_ns, end_ns)), named.names
 
 
-def series_of(timeline: Timeline, rows: I64) -> tuple[I32, tuple[CollectiveSeries, ...]]:
-    """For each of these communicating spans the number of its series, and the series."""
+@dataclass(frozen=True, kw_only=True)
+class NamedExchanges:
+    """What ranks find each other's exchanges by."""
+
+    series: Column  # numbers of these
+    sequence: Column  # of each in its group; -1 where it is not recorded, or says nothing to other ranks
+    names: tuple[CollectiveSeries, ...]
+
+
+def series_of(timeline: Timeline, rows: I64) -> NamedExchanges:
+    """Of these communicating spans."""
     names = _Names(timeline)
     place = np.searchsorted(timeline.communications.row, rows)
     keys: dict[CollectiveSeries, int] = {}
-    series = [keys.setdefault(names.series(position), len(keys)) for position in place.tolist()]
-    return np.array(series, np.int32), tuple(keys)
+    series = np.array([keys.setdefault(names.series(position), len(keys)) for position in place.tolist()], np.int32)
+    sequence = np.where(_are(_NUMBERED_BY_RANK, keys, series), NONE, timeline.communications.sequence[place])
+    return NamedExchanges(series=series, sequence=sequence, names=tuple(keys))
 
 
 def _are(collectives: frozenset[str], keys: Iterable[CollectiveSeries], series: Column) -> Mask:

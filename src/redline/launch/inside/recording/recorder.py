@@ -12,6 +12,7 @@ from torch.profiler.profiler import _KinetoProfile
 
 from redline.launch.inside.exception_origin import tolerated
 from redline.launch.inside.recording.forked_children import OrderlyEnd
+from redline.launch.inside.recording.profiler_options import experimental_options
 from redline.launch.inside.recording.silence_kineto import hushed
 from redline.launch.inside.recording.writer import write_detached
 from redline.launch.process import is_alive, resident_bytes
@@ -102,6 +103,7 @@ class Recorder:
             record_shapes=settings.shapes,
             with_stack=settings.stacks,
             profile_memory=settings.memory,
+            experimental_config=experimental_options(stacks=settings.stacks),
         )
         self._calling(self._prepare)
 
@@ -117,6 +119,7 @@ class Recorder:
             with_stack=settings.stacks,
             profile_memory=settings.memory,
             use_kineto=True,
+            experimental_config=self._profiler.experimental_config,
         )
         self._profiler.profiler._prepare_trace()
 
