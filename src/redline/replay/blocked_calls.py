@@ -16,6 +16,8 @@ QUEUE_DEPTH = 1024  # launches that CUDA keeps in flight before a launch call bl
 _LONG_LAUNCH_NS = 100_000  # a launch call that takes longer may have waited for a place in the queue
 _QUEUE_RETURN_NS = 50_000  # and returned this soon after there was one
 _OWN_SYNC_NS, _OWN_COPY_NS, _OWN_LAUNCH_NS = 4_000, 6_000, 10_000  # what the call takes if it need not wait
+_ASKED_NS = 50_000  # a thread that asks whether an event has happened goes on this soon after it
+_LOOK_BACK = 8  # pieces of work that are looked at
 _FAR_NS = 1 << 62
 
 
@@ -32,8 +34,13 @@ class BlockedCalls:
 
 
 def blocked_calls(timeline: Timeline, work: RecordedWork) -> BlockedCalls:
-    start_ns, end_ns = timeline.spans.start_ns[work.calls], timeline.spans.end_ns[work.calls]
-    parts = [_synchronised(timeline, work), _copied(timeline, work), _queued(timeline, work)]
+    start_ns, end_ns = work.call_start_ns, work.call_end_ns
+    parts = [
+        _synchronised(timeline, work),
+        _waited_for_event(timeline, work),
+        _copied(timeline, work),
+        _queued(timeline, work),
+    ]
     call, piece, from_start, own_cap = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     lasts = end_ns[call] > start_ns[call]
     call, piece, from_start, own_cap = call[lasts], piece[lasts], from_start[lasts], own_cap[lasts]
@@ -60,9 +67,8 @@ _Found = tuple[I64, I64, Mask, I64]  # call, piece of work, whether from its sta
 
 def _synchronised(timeline: Timeline, work: RecordedWork) -> _Found:
     """For each synchronising call what ended last of the work launched before; of every stream if it waits for all."""
-    spans = timeline.spans
-    calls = np.flatnonzero(work.waits)
-    start_ns, end_ns = spans.start_ns[work.calls[calls]], spans.end_ns[work.calls[calls]]
+    calls = np.flatnonzero(work.waits & ~matching(timeline, work.calls, schema.waits_for_event))
+    start_ns, end_ns = work.call_start_ns[calls], work.call_end_ns[calls]
     everything = matching(timeline, work.calls[calls], schema.waits_for_every_stream)
     launched_ns = work.launched_ns(timeline)
     last = []
@@ -78,6 +84,27 @@ def _synchronised(timeline: Timeline, work: RecordedWork) -> _Found:
     is_last[ended_ns.argmax(axis=0), np.arange(len(calls))] = True
     _, column = kept = np.nonzero((pieces != NONE) & (is_last | everything))
     return calls[column], pieces[kept], np.zeros(len(column), bool), np.full(len(column), _OWN_SYNC_NS)
+
+
+def _waited_for_event(timeline: Timeline, work: RecordedWork) -> _Found:
+    """For each call that waited for an event, or row of questions for one, the work that had ended last when it was
+    over, of what had been launched before: the event may be in the middle of what a stream has to do."""
+    calls = np.flatnonzero(work.asks | (work.waits & matching(timeline, work.calls, schema.waits_for_event)))
+    start_ns, end_ns = work.call_start_ns[calls], work.call_end_ns[calls]
+    launched_ns = work.launched_ns(timeline)
+    latest = np.full(len(calls), NONE)
+    ended_ns = np.full(len(calls), -_FAR_NS)
+    for places in work.in_order_of_launch(timeline).values():
+        pieces = places[np.argsort(work.end_ns[places], kind="stable")]
+        at = np.searchsorted(work.end_ns[pieces], end_ns, side="right") - 1
+        for back in range(_LOOK_BACK):
+            piece = pieces[np.maximum(at - back, 0)]
+            fits = (at >= back) & (launched_ns[piece] < start_ns) & (work.end_ns[piece] > ended_ns)
+            latest[fits], ended_ns[fits] = piece[fits], work.end_ns[piece[fits]]
+    # Questions are asked for other reasons, too: only those were waiting that ended with a piece of work.
+    known = (latest != NONE) & (~work.asks[calls] | (ended_ns > np.maximum(start_ns, end_ns - _ASKED_NS)))
+    call, piece = calls[known], latest[known]
+    return call, piece, np.zeros(len(call), bool), np.full(len(call), _OWN_SYNC_NS)
 
 
 def _copied(timeline: Timeline, work: RecordedWork) -> _Found:

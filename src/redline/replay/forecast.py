@@ -181,19 +181,21 @@ class JobReplay:
     # --- steps ---
 
     def _steps_ns(self, times_ns: I64) -> I64:
-        starts, ends = self._borders(times_ns)
+        starts, ends, _ = self.borders(times_ns)
         return ends - starts
 
     def _total_ns(self, times_ns: I64) -> int:
-        starts, ends = self._borders(times_ns)
+        starts, ends, _ = self.borders(times_ns)
         return int(ends.max() - starts.min()) if len(starts) else 0
 
-    def _borders(self, times_ns: I64) -> tuple[I64, I64]:
-        """Of each step of the job, when the first rank begins it and the last ends it; steps that all ranks have."""
+    def borders(self, times_ns: I64) -> tuple[I64, I64, I64]:
+        """Of each step that all ranks have: when the first rank begins it, when the last ends it, and that point."""
         steps = self.job.step_points()
         number = min(map(len, steps))
         points = np.stack([of_rank[:number] for of_rank in steps])
-        return times_ns[points[:, :, 0]].min(axis=0), times_ns[points[:, :, 1]].max(axis=0)
+        ends_ns = times_ns[points[:, :, 1]]
+        last = points[ends_ns.argmax(axis=0), np.arange(number), 1]
+        return times_ns[points[:, :, 0]].min(axis=0), ends_ns.max(axis=0), last
 
 
 def _ratio(measured_ns: I64, kept_ns: I64, factor: Column) -> Floats:

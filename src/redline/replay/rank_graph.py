@@ -54,6 +54,8 @@ class RankGraph:
     call_row: I64  # launching and blocking calls: row, and points of start and end; NONE where the end is no point
     call_start: I64
     call_end: I64
+    mark_point: I64  # marks of steps on the host, and the thread that they are on
+    mark_lane: I64
     exchanges: RankExchanges
     latencies: Latencies
     explained: Explained
@@ -79,9 +81,9 @@ class _Building:
         self._new_points(np.array([self.window_ns[0]]))
         self.work_start = self._new_points(self.work.start_ns)
         self.work_end = self._new_points(self.work.end_ns)
-        self.call_start = self._new_points(timeline.spans.start_ns[self.work.calls])
+        self.call_start = self._new_points(self.work.call_start_ns)
         self.call_end = np.full(len(self.work.calls), NONE)
-        self.call_end[self.blocked.call] = self._new_points(timeline.spans.end_ns[self.work.calls[self.blocked.call]])
+        self.call_end[self.blocked.call] = self._new_points(self.work.call_end_ns[self.blocked.call])
 
     def _new_points(self, time_ns: I64) -> I64:
         first = sum(map(len, self._times))
@@ -109,6 +111,8 @@ class _Building:
             call_row=self.work.calls,
             call_start=self.call_start,
             call_end=self.call_end,
+            mark_point=self._marks.number,
+            mark_lane=self._mark_lane,
             exchanges=self._exchanges(),
             latencies=latencies,
             explained=explained,
@@ -122,10 +126,11 @@ class _Building:
         is_marked = home != NONE and not self.timeline.step_anchor.startswith(IN_SEQUENCE)
         borders = borders_of(self.timeline, self.window_ns, is_marked=is_marked)
         marks = TimedPoints(number=self._new_points(borders.marks_ns), time_ns=borders.marks_ns)
+        self._marks, self._mark_lane = marks, np.full(len(marks.number), home)
         called = work.calls[blocked.call]
         points = HostPoints(
             number=np.concatenate([self.call_start, self.call_end[blocked.call], marks.number]),
-            time_ns=np.concatenate([spans.start_ns[work.calls], spans.end_ns[called], marks.time_ns]),
+            time_ns=np.concatenate([work.call_start_ns, work.call_end_ns[blocked.call], marks.time_ns]),
             lane=np.concatenate([spans.lane[work.calls], spans.lane[called], np.full(len(marks.number), home)]),
             own_ns=np.concatenate([np.full(len(work.calls), NONE), blocked.own_ns, np.full(len(marks.number), NONE)]),
         )
@@ -162,7 +167,7 @@ class _Building:
         """Calls that waited return a little after what they waited for."""
         work, blocked = self.work, self.blocked
         place = blocked.call[blocked.waiting]
-        returned_ns = self.timeline.spans.end_ns[work.calls[place]]
+        returned_ns = work.call_end_ns[place]
         until_ns = np.where(blocked.from_start, work.start_ns[blocked.work], work.end_ns[blocked.work])
         tail = np.where(blocked.from_start, self.work_start[blocked.work], self.work_end[blocked.work])
         delay_ns = np.minimum(latencies.return_ns, returned_ns - until_ns)

@@ -6,7 +6,7 @@ import numpy as np
 
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.name_matching import matching
-from redline.timeline.table import I64, grouped, numbers_in
+from redline.timeline.table import I64, Column, grouped, numbers_in
 from redline.timeline.timeline import BUSY_KINDS, CALL_KINDS, NONE, Timeline
 from redline.trace import schema
 
@@ -20,8 +20,11 @@ class RecordedWork:
     end_ns: I64
     lane: I64
     launch: I64  # row of the call that launched it; NONE where it is not recorded
-    calls: I64  # rows of the calls that launch or block, in order of start
+    calls: I64  # rows of the calls that launch or block, ascending; of a thread that asks again and again, the last
+    call_start_ns: I64  # of the first, where a thread asks again and again
+    call_end_ns: I64
     waits: Mask  # which of the calls wait for a stream, an event or the device
+    asks: Mask  # which of the calls end a row of questions whether an event has happened
     lanes: I64  # threads of these calls
 
     @property
@@ -48,21 +51,41 @@ def recorded_work(timeline: Timeline) -> RecordedWork:
     launch = np.where(spans.start_ns[launch] <= spans.start_ns[row], launch, NONE)  # ran before it was launched: wrong
     calls = spans.rows_of(*CALL_KINDS)
     waits = matching(timeline, calls, schema.waits_for_device)
+    asks = matching(timeline, calls, schema.asks_for_event)
     launching = np.zeros(len(spans) + 1, bool)
     launching[launch] = True
     launching[NONE] = False
     lanes = np.array(numbers_in(spans.lane[np.flatnonzero(launching[:-1])]), np.int64)
-    chosen = (launching[calls] | waits) & np.isin(spans.lane[calls], lanes)
+    chosen = (launching[calls] | waits | asks) & np.isin(spans.lane[calls], lanes)
+    calls, waits, asks = calls[chosen], waits[chosen], asks[chosen]
+    first, last = _rows_of_questions(spans.lane[calls], asks)
+    start_ns = spans.start_ns[calls]
+    start_ns[last] = start_ns[first]
+    kept = ~asks
+    kept[last] = True
     return RecordedWork(
         row=row,
         start_ns=spans.start_ns[row],
         end_ns=spans.end_ns[row],
         lane=spans.lane[row].astype(np.int64),
         launch=launch,
-        calls=calls[chosen],
-        waits=waits[chosen],
+        calls=calls[kept],
+        call_start_ns=start_ns[kept],
+        call_end_ns=spans.end_ns[calls[kept]],
+        waits=waits[kept],
+        asks=asks[kept],
         lanes=lanes,
     )
+
+
+def _rows_of_questions(lane: Column, asks: Mask) -> tuple[I64, I64]:
+    """First and last of the questions that a thread asks one after the other, without launching anything between."""
+    order = np.argsort(lane, kind="stable")
+    asking, thread = asks[order], lane[order]
+    goes_on = asking[1:] & asking[:-1] & (thread[1:] == thread[:-1])
+    begins = asking & ~np.append(False, goes_on)[: len(asking)]
+    ends = asking & ~np.append(goes_on, False)[: len(asking)]
+    return order[begins], order[ends]
 
 
 def runs_on_cpu(timeline: Timeline) -> bool:

@@ -717,6 +717,16 @@ def waits_for_device(call_name: str) -> bool:
     return is_synchronisation(call_name) or "EventSynchronize" in call_name
 
 
+def waits_for_event(call_name: str) -> bool:
+    """Whether a call returns when an event has happened, which may be in the middle of what a stream has to do."""
+    return "EventSynchronize" in call_name
+
+
+def asks_for_event(call_name: str) -> bool:
+    """Whether a call asks if an event has happened, and returns at once."""
+    return "EventQuery" in call_name
+
+
 def waits_for_every_stream(call_name: str) -> bool:
     """Whether a call waits for all work of the device."""
     return "DeviceSynchronize" in call_name or "CtxSynchronize" in call_name
