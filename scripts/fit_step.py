@@ -2,7 +2,7 @@
 
     python -m scripts.fit_step
 
-Deterministic, about two minutes on one core; needs SciPy. A stack's constants are fitted together, to the logarithm of
+Deterministic, half a minute on one core; needs SciPy. A stack's constants are fitted together, to the logarithm of
 predicted over measured step time, with a loss that grows like the error itself beyond 5 %, so that a few odd runs do
 not decide. What runs hardly tell stays near where it starts, which is what the software is known to do. `sustained` is
 told apart by machine and number format, as is attention, whose kernels are written for one machine; everything else
@@ -230,22 +230,36 @@ class Search:
     def start(self) -> Numbers:
         return np.array([_place(name, float(getattr(self.base, name))) for name, _ in self.keys])
 
+    def beyond_expected(self, point: Numbers) -> Numbers:
+        """How far a point is from what is expected of it; linear in the point."""
+        return point - self.start
+
     def places(self, runs: Runs) -> Places:
         """Of the machine and format of every run, among all of them."""
         return np.array([self.kinds.index(kind) for kind in _kinds(runs)])
 
-    def stack(self, point: Numbers, places: Places) -> SoftwareStack:
-        values = {key: _value(key[0], each) for key, each in zip(self.keys, point, strict=True)}
-        shared = {name: value for (name, kind), value in values.items() if kind == "all"}
-        apart = {name for name, kind in self.keys if kind != "all"}
-        own = {name: np.array([values[name, kind] for kind in self.kinds])[places] for name in apart}
-        return replace(self.base, **shared, **own)
+    def stack(self, points: Numbers, places: Places) -> SoftwareStack:
+        """Of every run at every point: columns, the runs of the first point first."""
+        at, kinds = np.repeat(np.arange(len(points)), len(places)), np.tile(places, len(points))
+        values: dict[str, list[Numbers]] = {}
+        for (name, _), column in zip(self.keys, points.T, strict=True):
+            values.setdefault(name, []).append(_values(name, column))
+        columns = {
+            name: np.stack(each, axis=1)[at, kinds] if name in BY_MACHINE else each[0][at]
+            for name, each in values.items()
+        }
+        return replace(self.base, **columns)
 
-    def errors(self, point: Numbers, runs: Runs, places: Places | None = None) -> Numbers:
-        """Logarithms of predicted over measured times."""
-        rates = with_stack(runs.bare, self.stack(point, self.places(runs) if places is None else places))
-        time = step_time(step_costs(runs.model, runs.batch, runs.layout, rates))
-        return np.clip(np.log(time.step_s / runs.measured_s), -3.0, 3.0)
+    def errors(self, points: Numbers, runs: Runs) -> Numbers:
+        """Logarithms of predicted over measured times: a row per point, a column per run."""
+        return self.errors_of(points, runs.where(np.tile(np.arange(len(runs)), len(points))), self.places(runs))
+
+    def errors_of(self, points: Numbers, repeated: Runs, places: Places) -> Numbers:
+        """The same, of runs that were repeated for every point before."""
+        rates = with_stack(repeated.bare, self.stack(points, places))
+        time = step_time(step_costs(repeated.model, repeated.batch, repeated.layout, rates))
+        errors = np.clip(np.log(time.step_s / repeated.measured_s), -3.0, 3.0)
+        return np.asarray(errors.reshape(len(points), len(places)), np.float64)
 
     def best(self, runs: Runs, weights: Numbers, start: Numbers, evaluations: int) -> Numbers:
         """First of usual models without experts, in all directions but those that only others tell; then of these."""
@@ -266,40 +280,42 @@ class Search:
         if not (free.any() and len(runs)):
             return start
 
-        def whole(part: Numbers) -> Numbers:
-            point = start.copy()
-            point[free] = part
-            return point
+        together, kinds = self._together(free), [kind for _, kind in np.array(self.keys)[free]]
+        places = self.places(runs)
+        repeated = runs.where(np.tile(np.arange(len(runs)), len(together)))
 
-        places, together = self.places(runs), self._together(free)
+        beyond = np.stack([self.beyond_expected(each) for each in np.eye(len(start))[free]], axis=1)
+        beyond -= self.beyond_expected(np.zeros(len(start)))[:, None]
+
+        def whole(parts: Numbers) -> Numbers:
+            points = np.tile(start, (len(parts), 1))
+            points[:, free] = parts
+            return points
 
         def losses(part: Numbers) -> Numbers:
-            errors = np.sqrt(weights) * self.errors(whole(part), runs, places)
-            return np.concatenate([errors, PRIOR * (part - self.start[free])])
-
-        of_kind = [kind for _, kind in np.array(self.keys)[free]]
+            errors = np.sqrt(weights) * self.errors_of(whole(part[None]), runs, places)[0]
+            return np.concatenate([errors, PRIOR * self.beyond_expected(whole(part[None])[0])])
 
         def slopes(part: Numbers) -> Numbers:
             """Of losses. Constants of different machines have no run in common: one step is enough for all of them."""
-            here = losses(part)
             step = np.where(part < 0.5, STEP, -STEP)
-            found = np.zeros((len(here), len(part)))
-            for columns in together:
-                there = part.copy()
-                there[columns] += step[columns]
-                moved = losses(there)[: len(runs)] - here[: len(runs)]
+            moved = np.tile(part, (len(together), 1))
+            for number, columns in enumerate(together):
+                moved[number, columns] += step[columns]
+            here = self.errors_of(whole(part[None]), runs, places)
+            changes = np.sqrt(weights) * (self.errors_of(whole(moved), repeated, places) - here)
+            found = np.zeros((len(runs), len(part)))
+            for number, columns in enumerate(together):
                 for column in columns:
-                    shared = of_kind[column] == "all"
-                    own = shared or places == self.kinds.index(of_kind[column])
-                    found[: len(runs), column] = np.where(own, moved, 0.0) / step[column]
-            found[len(runs) :] = PRIOR * np.eye(len(part))
-            return found
+                    own = kinds[column] == "all" or places == self.kinds.index(kinds[column])
+                    found[:, column] = np.where(own, changes[number], 0.0) / step[column]
+            return np.concatenate([found, PRIOR * beyond])
 
         begin = np.clip(start[free], 0.005, 0.995)
         found = least_squares(
             losses, begin, slopes, bounds=(0, 1), loss="soft_l1", f_scale=SCALE, max_nfev=evaluations, ftol=TOLERANCE
         )
-        return whole(np.asarray(found.x, np.float64))
+        return np.asarray(whole(np.asarray(found.x)[None])[0], np.float64)
 
     def _together(self, free: Mask) -> list[list[int]]:
         """Directions by constant, as places among the free ones."""
@@ -310,7 +326,7 @@ class Search:
         """As they are written: of the stack, and of machines in a format."""
         written: Constants = {"all": {name: float(value) for name, value in self.plan.known.items()}}
         for (name, kind), each in zip(self.keys, point, strict=True):
-            written.setdefault(kind, {})[name] = _rounded(_value(name, each))
+            written.setdefault(kind, {})[name] = _rounded(float(_values(name, each)))
         return written
 
 
@@ -350,7 +366,7 @@ def _spreads(name: str, runs: Runs) -> Constants:
     for each in range(min(FOLDS, len(runs))):
         seen, unseen = runs.where(fold != each), runs.where(fold == each)
         point = search.best(seen, weights[fold != each], found, evaluations=10)
-        errors[fold == each] = search.errors(point, unseen)
+        errors[fold == each] = search.errors(point[None], unseen)[0]
     unusual = runs.sparse | runs.adapters
     spreads = {"spread": _spread(-errors[~unusual & _usual(runs)])}
     return {**spreads, "spread_unusual": _spread(-errors[unusual])} if unusual.sum() >= LEAST_RUNS else spreads
@@ -377,9 +393,9 @@ def _is_wide(name: str) -> bool:
     return low > 0 and high / low > 20
 
 
-def _value(name: str, place: float) -> float:
+def _values(name: str, places: Numbers) -> Numbers:
     low, high = BOUNDS[name]
-    return float(low * (high / low) ** place if _is_wide(name) else low + (high - low) * place)
+    return np.asarray(low * (high / low) ** places if _is_wide(name) else low + (high - low) * places, np.float64)
 
 
 def _place(name: str, value: float) -> float:
