@@ -12,12 +12,27 @@ from redline.trace.sanity import scattered
 
 def linked_waits(raw: RawColumns, work: DeviceWork) -> RecordedWaits:
     """The waits with the rows of the calls that recorded their events."""
-    waits = raw.waits
+    waits = _without_later_records(raw.waits, work)
     if not len(waits):
         return waits
     asked = scattered(work, "launch", waits.row.astype(np.int64))
     until_ns = raw.spans.start_ns[np.where(asked != NONE, asked, waits.row)]
     return replace(waits, record=_calls_before(raw, waits.record_correlation, until_ns))
+
+
+def _without_later_records(waits: RecordedWaits, work: DeviceWork) -> RecordedWaits:
+    """Events are used again, and Kineto has named the record that came after a wait: then nothing tells the right one.
+
+    Correlation ids are given in the order of the calls.
+    """
+    later = waits.record_correlation > scattered(work, "correlation", waits.row.astype(np.int64))
+    if not later.any():
+        return waits
+    return replace(
+        waits,
+        stream=np.where(later, NONE, waits.stream).astype(np.int32),
+        record_correlation=np.where(later, NONE, waits.record_correlation),
+    )
 
 
 def _calls_before(raw: RawColumns, correlation: Column, until_ns: Column) -> I32:

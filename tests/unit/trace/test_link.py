@@ -1,6 +1,7 @@
 """What belongs to what in one rank: kernels to operators and regions, backward to forward, words to collectives."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -315,6 +316,18 @@ def test_the_kernels_own_description_is_taken(tmp_path: Path) -> None:
     assert timeline.text(comms.dtype[comm]) == "Float"
     assert (timeline.text(comms.group[comm]), timeline.text(comms.group_ranks[comm])) == ("0", "[0, 1]")
     assert comms.described[comm] == 1
+
+
+def test_the_number_of_a_collective_is_its_kernels_or_that_of_the_operator_around_its_launch(tmp_path: Path) -> None:
+    described: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": 5, "Process Group Name": "0"}
+    events = [
+        collective(100, 5, args={"Seq": 41, "correlation": 1}),
+        op("record_param_comms", 0, 20, **described, Seq=42),
+        launch(5, correlation=2),
+        collective(110, 5, args={"correlation": 2}),
+        collective(120, 5, args={"correlation": 3}),
+    ]
+    assert read_one(document(events), tmp_path).communications.sequence.tolist() == [41, 42, -1]
 
 
 @pytest.mark.parametrize(("levels", "described"), [(0, 1), (1, 1), (3, 1), (4, 0)])

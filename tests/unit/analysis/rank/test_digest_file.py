@@ -22,11 +22,12 @@ from redline.analysis.job.row_tables import RowTable
 from redline.analysis.rank.digest import Digest, digest_of
 from redline.analysis.rank.digest_file import MOST_BYTES, decoded, encoded, is_digest, load_digest, save_digest
 from redline.analysis.rank.kernel_table import KernelRow
-from redline.analysis.rank.packing import PackedIntervals, PackedRows
+from redline.analysis.rank.packing import PackedIntervals, PackedRows, packed
 from redline.errors import InputError, OutputError
 from redline.hardware import catalogue
 from redline.testing.synthetic import JobSpec, simulate_job, write_rank
 from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import NONE
 from redline.trace.reader import read_file
 from tests.conftest import Event, collective, document, kernel, read_one, region
 
@@ -108,6 +109,22 @@ def test_a_rank_without_steps_work_or_exchanges_returns_too() -> None:
     with TemporaryDirectory() as folder:
         digest = digest_of(read_one(document([region("nothing", 0, 5)]), Path(folder)), None)
     assert plain(decoded(encoded(digest, "a test"), "here")) == plain(digest)
+
+
+def test_numbers_of_collectives_return_and_take_no_room_where_there_are_none() -> None:
+    digest = job()[0]
+    assert (digest.exchanges.sequence >= 0).all()
+    none = replace(digest.exchanges, sequence=np.full(len(digest.exchanges), NONE))
+    without = replace(digest, exchanges=none)
+    assert (decoded(encoded(without, "a test"), "here").exchanges.sequence == NONE).all()
+    assert len(encoded(without, "a test")) < len(encoded(digest, "a test"))
+
+
+def test_as_many_numbers_as_exchanges() -> None:
+    text = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(encoded(job()[0], "a test")))
+    text["sequence"] = packed(np.arange(3)[None, :])
+    with pytest.raises(InputError, match="3 numbers of"):
+        decoded(zstandard.ZstdCompressor().compress(msgspec.msgpack.encode(text)), "here")
 
 
 def test_the_same_digest_gives_the_same_bytes() -> None:
