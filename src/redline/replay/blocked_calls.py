@@ -35,12 +35,16 @@ class BlockedCalls:
 
 def blocked_calls(timeline: Timeline, work: RecordedWork) -> BlockedCalls:
     start_ns, end_ns = work.call_start_ns, work.call_end_ns
-    parts = [
-        _synchronised(timeline, work),
-        _waited_for_event(timeline, work),
-        _copied(timeline, work),
-        _queued(timeline, work),
-    ]
+    parts = (
+        [_after_exchange(work)]
+        if work.on_cpu
+        else [
+            _synchronised(timeline, work),
+            _waited_for_event(timeline, work),
+            _copied(timeline, work),
+            _queued(timeline, work),
+        ]
+    )
     call, piece, from_start, own_cap = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     lasts = end_ns[call] > start_ns[call]
     call, piece, from_start, own_cap = call[lasts], piece[lasts], from_start[lasts], own_cap[lasts]
@@ -84,6 +88,16 @@ def _synchronised(timeline: Timeline, work: RecordedWork) -> _Found:
     is_last[ended_ns.argmax(axis=0), np.arange(len(calls))] = True
     _, column = kept = np.nonzero((pieces != NONE) & (is_last | everything))
     return calls[column], pieces[kept], np.zeros(len(column), bool), np.full(len(column), _OWN_SYNC_NS)
+
+
+def _after_exchange(work: RecordedWork) -> _Found:
+    """On a CPU: pauses, with the exchange that ended last in each. What a thread did after it, it does in any case."""
+    calls = np.flatnonzero(work.waits)
+    order = np.argsort(work.end_ns, kind="stable")
+    if not len(order):
+        return _nothing()
+    piece = order[np.searchsorted(work.end_ns[order], work.call_end_ns[calls], side="right") - 1]
+    return calls, piece, np.zeros(len(calls), bool), work.call_end_ns[calls] - work.end_ns[piece]
 
 
 def _waited_for_event(timeline: Timeline, work: RecordedWork) -> _Found:

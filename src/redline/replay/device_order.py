@@ -14,6 +14,7 @@ _QUEUED_NS = 30_000  # a launch this long before the stream was done did not hol
 _LAUNCH_QUANTILE = 0.2  # a median would take waiting for other streams for latency
 _SHORTEST_LAUNCH_NS, _LONGEST_LAUNCH_NS, _USUAL_LAUNCH_NS = 1_000, 30_000, 6_000
 _LONGEST_GAP_NS, _USUAL_GAP_NS = 20_000, 1_000
+_LONGEST_WAKING_NS = 500_000  # of a thread of the backend, which may have to wait for a core
 RETURN_NS = 3_000  # from the end of the work that the host waits for to the end of the call
 
 
@@ -52,7 +53,8 @@ def latencies_of(timeline: Timeline, work: RecordedWork, order: StreamOrder) -> 
         launch_ns = float(np.quantile((work.start_ns - launched_ns)[free], _LAUNCH_QUANTILE))
     if queued.any():
         gap_ns = float(np.median((work.start_ns - done_ns)[queued]))
+    longest_ns = _LONGEST_WAKING_NS if work.on_cpu else _LONGEST_LAUNCH_NS
     return Latencies(
-        launch_ns=int(np.clip(launch_ns, _SHORTEST_LAUNCH_NS, _LONGEST_LAUNCH_NS)),
+        launch_ns=int(np.clip(launch_ns, _SHORTEST_LAUNCH_NS, longest_ns)),
         gap_ns=int(np.clip(gap_ns, 0, _LONGEST_GAP_NS)),
     )

@@ -140,7 +140,7 @@ class JobReplay:
             matched = sum(rank.changes[number].matched[place] for rank in self._ranks)
             if not matched:
                 return f"nothing in the trace is changed by {_named(change)}"
-            if isinstance(change, TimeChange) and change.like_others and len(self._ranks) < 3:
+            if isinstance(change, TimeChange) and change.like_others and len(self._ranks) < 2:
                 return "there are no other ranks, of which the median could be taken"
         return ""
 

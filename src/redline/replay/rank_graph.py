@@ -13,11 +13,12 @@ import numpy as np
 from redline.analysis.rank.activity import window_of
 from redline.analysis.rank.exchanges import NamedExchanges, series_of
 from redline.replay.blocked_calls import BlockedCalls, blocked_calls
+from redline.replay.cpu_order import recorded_work
 from redline.replay.device_order import Latencies, StreamOrder, latencies_of, stream_order
 from redline.replay.edges import EdgeKind, EdgeList, Edges
 from redline.replay.explained import Explained
 from redline.replay.host_order import HostPoints, add_host_order, hand_overs_of, main_lane
-from redline.replay.recorded_order import RecordedWork, recorded_work
+from redline.replay.recorded_order import RecordedWork
 from redline.replay.residuals import FAR_NS, NEVER_NS, arrivals_by_rule, with_residuals
 from redline.replay.step_points import BorderPoints, StepBorders, TimedPoints, borders_of
 from redline.replay.stream_waits import COINCIDENCE_NS, StreamWaits, coinciding_waits, inferred_waits
@@ -27,6 +28,7 @@ from redline.trace.steps import IN_SEQUENCE
 
 ORIGIN = 0  # the point from which the window begins
 UNEXPLAINED_NS = 20_000  # a start that comes this much later than all that it waited for
+_UNEXPLAINED_ON_CPU_NS = 1_000_000  # threads wait for cores, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,10 +222,11 @@ class _Building:
             row=work.row[pinned],
         )
         self.edges.extend(starts)
+        limit_ns = _UNEXPLAINED_ON_CPU_NS if work.on_cpu else UNEXPLAINED_NS
         return Explained(
             starts=len(work.row),
-            unexplained=int((late_ns > UNEXPLAINED_NS).sum()),
-            unexplained_ns=int(late_ns[(late_ns > UNEXPLAINED_NS) & (late_ns < FAR_NS)].sum()),
+            unexplained=int((late_ns > limit_ns).sum()),
+            unexplained_ns=int(late_ns[(late_ns > limit_ns) & (late_ns < FAR_NS)].sum()),
             waits_inferred=waits.inferred,
             waits_guessed=len(guessed.later),
         )

@@ -25,7 +25,8 @@ class RecordedWork:
     call_end_ns: I64
     waits: Mask  # which of the calls wait for a stream, an event or the device
     asks: Mask  # which of the calls end a row of questions whether an event has happened
-    lanes: I64  # threads of these calls
+    lanes: I64  # threads of these calls; on a CPU all that run operators, the busiest first
+    on_cpu: bool = False  # operators are the work; exchanges run on threads of their own
 
     @property
     def is_launched(self) -> Mask:
@@ -44,7 +45,7 @@ class RecordedWork:
         return {lane: launched[here] for lane, here in grouped(self.lane[launched])}
 
 
-def recorded_work(timeline: Timeline) -> RecordedWork:
+def device_work(timeline: Timeline) -> RecordedWork:
     spans, work = timeline.spans, timeline.device_work
     place = np.flatnonzero(np.isin(spans.kind[work.row], np.array(BUSY_KINDS, np.uint8)))
     row, launch = work.row[place].astype(np.int64), work.launch[place].astype(np.int64)

@@ -717,6 +717,11 @@ def waits_for_device(call_name: str) -> bool:
     return is_synchronisation(call_name) or "EventSynchronize" in call_name
 
 
+def asks_for_exchange(operator_name: str) -> bool:
+    """Whether an operator has an exchange done by threads of the backend, and does not wait for it."""
+    return operator_name.startswith("c10d::") and not operator_name.endswith("wait_tensor")
+
+
 def waits_for_event(call_name: str) -> bool:
     """Whether a call returns when an event has happened, which may be in the middle of what a stream has to do."""
     return "EventSynchronize" in call_name
