@@ -33,7 +33,7 @@ class Kind(IntEnum):
     KERNEL = 10
     COPY = 11
     SET = 12
-    SYNC = 13  # a wait between streams, recorded by the device
+    SYNC = 13  # a wait of a stream or of the host, or the mark of an event, recorded by the device
     DEVICE_ANNOTATION = 14
     # on either: moving data between ranks (a device kernel, or a CPU backend's work)
     COMMUNICATION = 20
