@@ -10,6 +10,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -116,7 +117,8 @@ def planted(
     onsets = [onset + int(random.integers(20)) for onset in ONSETS]
     kinds = [KINDS[(3 * job + number) % len(KINDS)] for number in range(len(onsets))]
     monitor, changes, drawn_ratios = JobMonitor(), [], []
-    for window, figures in enumerate(job_windows(family, np.random.default_rng(seed), onsets[-1] + 1)):
+    windows = job_windows(family, np.random.default_rng(seed), WINDOWS)  # of fewer windows, other noise is drawn
+    for window, figures in enumerate(islice(windows, onsets[-1] + 1)):
         if window in onsets:
             kind, ratio = kinds[onsets.index(window)], float(random.uniform(*ratios))
             changes.append(_change(kind, window, ratio, monitor, random, len(figures.ranks)))
