@@ -116,17 +116,17 @@ def _of_job(rule: Rule, matched: JobMatch, gain: JobGain, claimed: Sequence[Inte
     for places in blocks_of(len(diagnosis.ranks)):
         ranks = diagnosis.ranks[places]
         line = SideBySide.of([rank.window_ns for rank in ranks])
-        steps = tuple(line.moments([getattr(rank.ledger, name) for rank in ranks]) for name in ("start_ns", "end_ns"))
-        in_steps = Intervals.union_of(*steps)
+        begin_ns = line.moments([rank.ledger.start_ns for rank in ranks])
+        end_ns = line.moments([rank.ledger.end_ns for rank in ranks])
+        in_steps = Intervals.union_of(begin_ns, end_ns)
         alone = line.joined(claims[places]) & line.joined([rank.exposed for rank in ranks]) & in_steps
         rest = alone - line.joined(claimed[places])
-        _add_matches(total, matched, places, (line, *steps), (alone, rest), diagnosis)
+        _add_matches(total, matched, places, (line, begin_ns, end_ns), (alone, rest), diagnosis)
         if matched.of_one_rank:
             continue
         total.claimed_pieces.append(gain.pieces_of(places, line, rest))
         if matched.beside:
-            beside = zip(ranks, matched.beside[places], strict=True)
-            alone |= line.joined([time.clip(*rank.window_ns) for rank, time in beside]) & in_steps
+            alone |= line.joined(matched.beside[places]) & in_steps
         total.alone_pieces.append(gain.pieces_of(places, line, alone))
     return total
 
@@ -140,10 +140,10 @@ def _add_matches(
     diagnosis: Diagnosis,
 ) -> None:
     """Rank by rank what it gains alone, and the rest that no rule before has claimed."""
-    (line, *steps), (alone, rest) = line_and_steps, alone_and_rest
+    (line, begin_ns, end_ns), (alone, rest) = line_and_steps, alone_and_rest
     waiting = rest & line.joined(diagnosis.waiting[places])
     rest_ns, waiting_ns = line.lengths_ns(rest).tolist(), line.lengths_ns(waiting).tolist()
-    by_step = rest.overlap_with(*steps), alone.overlap_with(*steps)
+    by_step = rest.overlap_with(begin_ns, end_ns), alone.overlap_with(begin_ns, end_ns)
     until = 0
     for number, time in enumerate(line.split(alone)):
         place = places.start + number

@@ -24,7 +24,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, windows_ns: Sequence[tuple[int, int]]) -> "SideBySide":
-        """No time outside of its rank's window may be joined. 256 windows of eleven days fit."""
+        """256 windows of eleven days fit."""
         first_ns, last_ns = np.array(windows_ns, np.int64).reshape(-1, 2).T
         border_ns = np.concatenate((np.zeros(1, np.int64), np.cumsum(last_ns - first_ns + 1)))
         return cls(shift_ns=border_ns[:-1] - first_ns, border_ns=border_ns)
@@ -33,12 +33,11 @@ class SideBySide:
         return len(self.shift_ns)
 
     def joined(self, times: Sequence[Intervals]) -> Intervals:
-        """Those of all ranks, of each in its stretch."""
-        shift_ns = self.shift_ns.repeat([len(time) for time in times])
-        return Intervals(
-            np.concatenate([time.start for time in times]) + shift_ns,
-            np.concatenate([time.end for time in times]) + shift_ns,
-        )
+        """Those of all ranks, of each in its stretch: what is outside of its window is left out."""
+        start_ns = self.moments([time.start for time in times])
+        end_ns = self.moments([time.end for time in times])
+        filled = start_ns < end_ns
+        return Intervals(start_ns, end_ns) if filled.all() else Intervals(start_ns[filled], end_ns[filled])
 
     def moments(self, columns: Sequence[I64]) -> I64:
         """Times of all ranks in one column; those outside of a window at its edge."""

@@ -32,9 +32,15 @@ def test_set_algebra_is_that_of_each_rank(job: list[tuple[int, list[tuple[int, i
 
 def test_what_reaches_beyond_a_window_ends_at_its_edge() -> None:
     line = SideBySide.of([(100, 110), (500, 520)])
-    starts = line.moments([np.array([90, 105]), np.array([495, 530])])
-    assert line.split(Intervals(starts[:3:2], starts[1::2])) == [
-        Intervals(np.array([100]), np.array([105])),
+    time = line.joined(
+        [
+            Intervals(np.array([80, 90, 109]), np.array([85, 105, 120])),
+            Intervals(np.array([400, 530]), np.array([600, 540])),
+        ]
+    )
+    time.self_check()
+    assert line.split(time) == [
+        Intervals(np.array([100, 109]), np.array([105, 110])),
         Intervals(np.array([500]), np.array([520])),
     ]
 
