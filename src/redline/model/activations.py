@@ -17,9 +17,9 @@ from redline.model.flops import STATE_CHUNK
 from redline.model.matmuls import present
 from redline.model.model import Model, Number
 
-Divided = Literal["tensor", "sequence", "expert", "none"]
+Divided = Literal["tensor", "sequence", "routed", "expert", "none"]
 """By what a tensor is split over devices: tensor parallelism; tensor parallelism if sequence parallel, else nothing;
-tensor parallelism inside experts; nothing."""
+as tokens are that experts get; as the inside of experts is; nothing."""
 Kept = Literal["always", "layer", "core"]
 """always: even with full recomputation. layer: not then. core: the inside of attention, which selective recomputation
 makes anew as well."""
@@ -41,6 +41,10 @@ class Practice:
     """0: RMSNorm written in single operators, which keeps its input in 32 bits and its result before the weight."""
     fused_gate: Number = 0
     """1: activation and product of a gated part in one kernel, which keeps no activated gate."""
+    product_again: Number = 0
+    """1: the backward pass makes their product anew from the two halves, as compiled layers do."""
+    norm_again: Number = 0
+    """1: it makes the results of norms anew from their inputs, as compiled layers do."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,16 @@ def bytes_kept(
     expert_tp: Number = 1,
     recompute: Number = 0,
 ) -> Number:
-    """Per token, over all layers, on one device; `recompute`: 0 none, 1 selective, 2 full."""
+    """Per token, over all layers, on one device; `recompute`: 0 none, 1 selective, 2 full.
+
+    With sequence parallelism each tensor-parallel device sends its own tokens to experts; devices that share an expert
+    gather the tokens of all of them.
+    """
     whole = sequence_parallel * tp + (1 - sequence_parallel)
-    divisors: dict[Divided, Number] = {"tensor": tp, "sequence": whole, "expert": expert_tp, "none": 1}
+    routed = sequence_parallel * tp / expert_tp + (1 - sequence_parallel)
+    divisors: dict[Divided, Number] = {
+        "tensor": tp, "sequence": whole, "routed": routed, "expert": routed * expert_tp, "none": 1,
+    }  # fmt: skip
     stays: dict[Kept, Number] = {
         "always": 1,
         "layer": 1 - present(recompute - 1),
@@ -94,6 +105,23 @@ def bytes_kept(
             + activation.bytes_per_token * activation.layers * stays[activation.kept] / divisors[activation.divided]
         )
     return total
+
+
+def saved_by_operator(model: Model, sequence: Number, practice: Practice) -> tuple[Activation, ...]:
+    """What is kept where recomputation goes by operators: the input of a layer, the result of fused attention, and of
+    matmuls every second one (torchtitan's default). Of the usual order (queries, keys, values, output, gate, up, down)
+    these are queries, values, gate and down; of a plain feed-forward part one of both. Of experts nothing is kept.
+    """
+    e, layers, dense = practice.number_bytes, model.attention_layers, model.dense_layers
+    inside = layer_activations(replace(model, moe_layers=0), sequence, practice)
+    always = [one for one in inside if one.kept == "always" or one.operator in {"attention_output", "logarithms"}]
+    made = model.heads * model.head_dim + model.kv_heads * model.value_dim
+    return (
+        *always,
+        Activation("every_second_attention_matmul", e * made, layers, "tensor"),
+        Activation("every_second_ffn_matmul", e * model.ffn, dense, "tensor"),
+        Activation("ffn_output", e * model.hidden * model.gated, dense, "sequence"),
+    )
 
 
 def _norms(model: Model, practice: Practice) -> Iterator[Activation]:
@@ -118,7 +146,7 @@ def _attention(model: Model, sequence: Number, practice: Practice) -> Iterator[A
     seen = sequence + present(model.joint_layers) * model.cross_tokens
     scores = unfused * model.heads * seen
     made = model.heads * model.head_dim + model.kv_heads * (model.head_dim + model.value_dim)
-    yield Activation("attention_input", e * model.hidden, layers, "sequence")
+    yield Activation("attention_input", e * model.hidden * (1 - practice.norm_again), layers, "sequence")
     yield Activation("queries_keys_values", plain * e * made, layers, "tensor")
     yield Activation("softmax", e * scores, layers, "tensor", "core")
     yield Activation("softmax_mask", mask * scores, layers, "tensor", "core")
@@ -167,7 +195,7 @@ def _state(model: Model, practice: Practice) -> Iterator[Activation]:
 
 def _dense(model: Model, practice: Practice) -> Iterator[Activation]:
     e, h, layers = practice.number_bytes, model.hidden, model.dense_layers
-    yield Activation("ffn_input", e * h, layers, "sequence")
+    yield Activation("ffn_input", e * h * (1 - practice.norm_again), layers, "sequence")
     yield Activation("ffn_inside", e * _inside(model, practice) * model.ffn, layers, "tensor")
     yield Activation("ffn_mask", practice.dropout * practice.mask_bytes * h, layers, "sequence")
 
@@ -176,7 +204,7 @@ def _inside(model: Model, practice: Practice) -> Number:
     """Numbers kept per unit of width. Plain: before the activation and after. Gated: gate, activated gate, the other
     half, and their product; without the activated gate where one kernel does both.
     """
-    return 2 + model.gated * (2 - practice.fused_gate)
+    return 2 + model.gated * (2 - practice.fused_gate) - practice.product_again
 
 
 def _experts(model: Model, practice: Practice) -> Iterator[Activation]:
@@ -188,9 +216,9 @@ def _experts(model: Model, practice: Practice) -> Iterator[Activation]:
     inside = e * _inside(model, practice)
     yield Activation("moe_input", e * h, layers, "sequence")
     yield Activation("router", 2 * 4 * model.experts, layers, "sequence")
-    yield Activation("expert_input", experts_per_token * e * h, layers, "sequence")
+    yield Activation("expert_input", experts_per_token * e * h, layers, "routed")
     yield Activation("expert_inside", experts_per_token * inside * model.expert_ffn, layers, "expert")
-    yield Activation("expert_output", experts_per_token * e * h, layers, "sequence")
+    yield Activation("expert_output", experts_per_token * e * h, layers, "routed")
     yield Activation("shared_inside", inside * model.shared_ffn, layers, "tensor")
 
 

@@ -1,10 +1,11 @@
-"""What the first and the last stage of a pipeline hold: how many layers, and activations of how many micro-batches.
+"""What the stages of a pipeline hold: how many layers, and activations of how many micro-batches.
 
-The peak of memory is on one of the two. The first has the most micro-batches in flight and the embedding; the last
-has the head, whose logits can outweigh all layers. Stages between have less than the first.
+The peak of memory is on one of three. The first has the most micro-batches in flight and the embedding; the last has
+the head, whose logits can outweigh all layers. Where layers do not divide evenly, these two get fewer, and the second
+stage is the first of the fullest.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,6 +56,23 @@ def last_stage(model: Model, batch: Batch, layout: Layout, head_weighs: Number) 
         embedding=np.where(pp == 1, 1.0, 0.0),
         head=np.ones_like(pp),
     )
+
+
+def memory_stages(model: Model, batch: Batch, layout: Layout, head_weighs: Number) -> tuple[PipelineStage, ...]:
+    """Those that can be the fullest: first, second, last. There is a second between the others from three stages on."""
+    first, last = (find(model, batch, layout, head_weighs) for find in (first_stage, last_stage))
+    uneven = np.asarray(model.layers % layout.pp != 0) & (np.asarray(head_weighs) == 0)
+    missing = np.ceil(model.layers / np.asarray(layout.pp)) * layout.pp - model.layers
+    fewer = np.where(uneven & (missing >= 2), 1.0, 0.0)
+    if not np.any(fewer):
+        return first, last
+    second = replace(
+        first,
+        in_flight=in_flight(layout, micro_batches(batch, layout), 1.0),
+        embedding=np.zeros_like(first.embedding),
+        layers=np.where(np.asarray(layout.pp) > 2, first.layers, 0.0),
+    )
+    return replace(first, layers=first.layers - fewer), second, last
 
 
 def head_layers(model: Model) -> Number:

@@ -21,6 +21,7 @@ from redline.planner.train.search.space import (
     LARGEST_TENSOR,
     LEAST_CONTEXT_TOKENS,
     Space,
+    context_pieces,
     layouts,
     listed_divisors,
 )
@@ -106,7 +107,7 @@ class Transformer:
         if name == "pp" and value > self.model.layers:
             yield f"the model has only {self.model.layers:g} layers to deal to stages"
         if name == "cp":
-            yield from _against_context(value, sequence)
+            yield from self._against_context(value, sequence)
         if name == "ep":
             yield from self._against_experts(value)
 
@@ -124,10 +125,12 @@ class Transformer:
             divisors = listed_divisors(self.experts)
             yield f"that does not divide the {self.experts} experts of a layer; give one of {divisors}"
 
-
-def _against_context(value: int, sequence: int) -> Iterator[str]:
-    if value > LARGEST_CONTEXT:
-        yield f"nobody has measured more than {LARGEST_CONTEXT}, so nothing is predicted"
-    if value > 1 and sequence / value < LEAST_CONTEXT_TOKENS:
-        most = max(1, sequence // LEAST_CONTEXT_TOKENS)
-        yield f"pieces of a sequence below {LEAST_CONTEXT_TOKENS} tokens hide no traffic; give at most {most}"
+    def _against_context(self, value: int, sequence: int) -> Iterator[str]:
+        if value > LARGEST_CONTEXT:
+            yield f"nobody has measured more than {LARGEST_CONTEXT}, so nothing is predicted"
+        if value > 1 and sequence / value < LEAST_CONTEXT_TOKENS:
+            most = max(1, sequence // LEAST_CONTEXT_TOKENS)
+            yield f"pieces of a sequence below {LEAST_CONTEXT_TOKENS} tokens hide no traffic; give at most {most}"
+        pieces = context_pieces(self.model, value)
+        if sequence % pieces:
+            yield f"{sequence} tokens cannot be cut into {pieces} equal pieces; change it or --sequence"

@@ -12,7 +12,7 @@ import numpy as np
 from redline.model.model import Column
 from redline.planner.train.search.plan_trust import EVERY
 from redline.planner.train.stacks import DEFAULT_STACK
-from redline.planner.validation.memory import as_measured, measured_peaks, unfitted_use
+from redline.planner.validation.memory import as_measured, measured_peaks, predicted_use
 from redline.planner.validation.memory_accuracy import memory_accuracy
 from redline.planner.validation.step_accuracy import LEAST_UTILIZATION, SWEEP, predicted, step_accuracy
 from redline.planner.validation.training import Runs, expressed_runs
@@ -63,7 +63,7 @@ def _usable_runs(*, held_out: bool) -> Runs:
 def _peaks_unfitted() -> Entry:
     every = measured_peaks()
     rows = every.where(every.held_out)
-    return _scored(as_measured(unfitted_use(rows), rows.kinds) / rows.measured_bytes - 1)
+    return _scored(as_measured(predicted_use(rows, fitted=False), rows.kinds) / rows.measured_bytes - 1)
 
 
 def _scored(errors: Column) -> Entry:

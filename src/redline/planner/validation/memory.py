@@ -10,7 +10,8 @@ from redline.model.model import Column, Model
 from redline.model.parameters import count_parameters
 from redline.planner.train.column_rows import rows_of
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.memory.footprint import footprint
+from redline.planner.train.memory.footprint import footprint_of, memory_constants
+from redline.planner.train.memory.oom_probability import Constants
 from redline.planner.train.memory.use import first_stage_memory, memory_use
 from redline.planner.train.step_cost import MemoryUse
 from redline.planner.validation.rows import Mask, Rows, nanotron_failures, training_runs
@@ -19,6 +20,7 @@ from redline.planner.validation.training import described
 Texts = NDArray[np.str_]
 
 GIB = 2.0**30
+LEAST_STATE_BYTES = 8
 # By framework: the stack, what was measured (torch's allocated or reserved, or the device as nvidia-smi sees it), and
 # what the source calls GB.
 SOURCES = {
@@ -36,6 +38,8 @@ class Peaks:
     """Columns, one row per run."""
 
     ids: Texts
+    names: Texts
+    """Of models, as sources write them."""
     stacks: Texts
     kinds: Texts
     formats: Texts
@@ -52,7 +56,7 @@ class Peaks:
         return len(self.ids)
 
     def where(self, mask: Mask) -> "Peaks":
-        plain = ("ids", "stacks", "kinds", "formats", "device_bytes", "measured_bytes", "ran", "held_out")
+        plain = ("ids", "names", "stacks", "kinds", "formats", "device_bytes", "measured_bytes", "ran", "held_out")
         parts = {name: rows_of(getattr(self, name), mask) for name in ("model", "batch", "layout")}
         return Peaks(**{name: getattr(self, name)[mask] for name in plain}, **parts)
 
@@ -80,19 +84,17 @@ def nanotron_outcomes() -> Peaks:
     return _peaks(both)
 
 
-def predicted_use(peaks: Peaks) -> MemoryUse:
-    """On the device that was measured: nanotron logs rank 0, which is on the first stage."""
-    return _by_stack(peaks, first_stage_only=True)
+def predicted_use(peaks: Peaks, constants: Constants | None = None, *, fitted: bool = True) -> MemoryUse:
+    """On the device that was measured: nanotron logs rank 0, which is on the first stage.
+
+    With constants that were fitted to other rows; or not fitted, by what the source code of each stack tells.
+    """
+    return _by_stack(peaks, constants or memory_constants(), first_stage_only=True, fitted=fitted)
 
 
-def fullest_use(peaks: Peaks) -> MemoryUse:
+def fullest_use(peaks: Peaks, constants: Constants | None = None, *, fitted: bool = True) -> MemoryUse:
     """On the fullest device."""
-    return _by_stack(peaks, first_stage_only=False)
-
-
-def unfitted_use(peaks: Peaks) -> MemoryUse:
-    """As `predicted_use`, but by what the source code of each stack tells: all that is known of unmeasured ones."""
-    return _by_stack(peaks, first_stage_only=True, fitted=False)
+    return _by_stack(peaks, constants or memory_constants(), first_stage_only=False, fitted=fitted)
 
 
 def as_measured(use: MemoryUse, kinds: Texts) -> Column:
@@ -101,11 +103,11 @@ def as_measured(use: MemoryUse, kinds: Texts) -> Column:
     return np.select([kinds == "reserved", kinds == "device"], [use.reserved_bytes, use.peak_bytes], asked)
 
 
-def _by_stack(peaks: Peaks, *, first_stage_only: bool, fitted: bool = True) -> MemoryUse:
+def _by_stack(peaks: Peaks, constants: Constants, *, first_stage_only: bool, fitted: bool) -> MemoryUse:
     columns = {name: np.empty(len(peaks)) for name in MemoryUse.__dataclass_fields__}
     for stack, form in sorted({*zip(peaks.stacks.tolist(), peaks.formats.tolist(), strict=True)}):
         mask = (peaks.stacks == stack) & (peaks.formats == form)
-        some, foot = peaks.where(mask), footprint(stack, form, fitted=fitted)
+        some, foot = peaks.where(mask), footprint_of(constants, stack, form, fitted=fitted)
         on_first = first_stage_only and stack == "nanotron"
         use = (first_stage_memory if on_first else memory_use)(some.model, some.batch, some.layout, foot)
         for name, column in columns.items():
@@ -120,6 +122,7 @@ def _peaks(rows: Rows) -> Peaks:
     named = [SOURCES[framework] for framework in rows.columns["framework"]]
     return Peaks(
         ids=rows.text("id"),
+        names=rows.text("model"),
         stacks=np.array([stack for stack, _, _ in named]),
         kinds=np.array([kind for _, kind, _ in named]),
         formats=np.array([FORMATS.get(precision, precision) for precision in rows.columns["precision"]]),
@@ -145,6 +148,15 @@ def _with_peak(rows: Rows) -> Mask:
     return ~np.isnan(rows.numbers("peak_mem_gb"))
 
 
+def _below_its_states(rows: Rows) -> Mask:
+    """Of one device: weights, gradients and two moments of Adam take 8 bytes per parameter at the least."""
+    alone = rows.numbers("gpus") == 1
+    trained = np.array(["lora" not in task for task in rows.columns["task"]])
+    least = LEAST_STATE_BYTES * rows.numbers("params_b") * 1e9
+    below: Mask = alone & trained & (rows.numbers("peak_mem_gb") * GIB < least)
+    return below
+
+
 def _longest(rows: Rows) -> Column:
     """Tokens of the longest sequence, which makes the peak: where sequences differ, the notes name it."""
     stated = np.array(["longest sample 1304 tokens" in note for note in rows.columns["notes"]])
@@ -161,6 +173,7 @@ def _reasons(rows: Rows) -> Texts:
         (np.isnan(_longest(rows)), "the sequence length is not given"),
         (np.isnan(rows.numbers("micro_batch")), "the micro-batch is not given"),
         (contradicts, "the source contradicts itself"),
+        (_below_its_states(rows), "less was measured than the stated optimizer holds"),
         (~known, "too few runs of its software to know it"),
     )
     return np.select([mask for mask, _ in checks], [reason for _, reason in checks], "")

@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from redline.planner.train.column_rows import rows_of
 from redline.planner.train.memory.oom_probability import oom_probability
 from redline.planner.train.memory.use import memory_use
+from redline.planner.train.search.ranking import by_speed
 from redline.planner.train.stacks import SoftwareStack, StackConstants, from_constants, spread, stack, with_stack
 from redline.planner.train.step_cost import StepTime
 from redline.planner.train.time.step import step_time
@@ -22,7 +24,6 @@ LEAST_UTILIZATION = 10.0
 SWEEP = "nanotron"
 MEGATRON = ("megatron-core", "megatron-bridge", "megatron-lm", "bigscience")
 LEAST_GROUP = 5
-NEVER_S = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,25 +145,29 @@ def rates(runs: Runs, constants: Mapping[str, StackConstants] | None = None) -> 
 
 
 def choice_loss(runs: Runs) -> ChoiceLoss:
-    """As a search chooses: the fastest of those that are unlikely to run out of memory, or else of all."""
-    choices = tuple(_choices(runs, predicted(runs).step_s + np.where(_fits(runs), 0.0, NEVER_S)))
+    """As a search chooses among those that are unlikely to run out of memory, or else among all."""
+    choices = tuple(_choices(runs, predicted(runs).step_s))
     lost = [choice.lost for choice in choices]
     return ChoiceLoss(choices=choices, median=float(np.median(lost)), ninetieth=float(np.quantile(lost, 0.9)))
 
 
-def _fits(runs: Runs) -> Mask:
+def _chance(runs: Runs) -> Numbers:
+    """Of running out of memory."""
     peak_bytes = memory_use(runs.model, runs.batch, runs.layout, SWEEP).peak_bytes
-    fits: Mask = oom_probability(peak_bytes, runs.bare.device_bytes, SWEEP) <= ACCEPTED_CHANCE
-    return fits
+    return oom_probability(peak_bytes, runs.bare.device_bytes, SWEEP)
 
 
 def _choices(runs: Runs, told_s: Numbers) -> Iterator[Choice]:
+    chance = _chance(runs)
     keys = sorted(set(zip(runs.names.tolist(), runs.devices.tolist(), strict=True)))
     for model, devices in keys:
         mask = (runs.names == model) & (runs.devices == devices)
         measured_s = runs.measured_s[mask]
         if len(measured_s) >= LEAST_GROUP:
-            lost = 1 - measured_s.min() / measured_s[np.argmin(told_s[mask])]
+            fits = chance[mask] <= ACCEPTED_CHANCE
+            layouts = rows_of(runs.layout, mask)
+            first = by_speed(layouts, told_s[mask], chance[mask], fits | ~fits.any())[0]
+            lost = 1 - measured_s.min() / measured_s[first]
             yield Choice(model=model, devices=int(devices), layouts=len(measured_s), lost=float(lost))
 
 

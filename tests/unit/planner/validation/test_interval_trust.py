@@ -11,10 +11,9 @@ from redline.model.known import known_model
 from redline.planner.train.memory.oom_probability import peak_interval
 from redline.planner.train.search.plan_trust import evidence, spread_of
 from redline.planner.train.stacks import spread, stack_names
-from redline.planner.train.training_choices import Recompute
 from redline.planner.train.transformer import Transformer
 from redline.planner.validation.interval_trust import _usable_runs, held_out, measured_machines, usual_spread
-from redline.planner.validation.memory import as_measured, measured_peaks, unfitted_use
+from redline.planner.validation.memory import as_measured, measured_peaks, predicted_use
 from redline.planner.validation.step_accuracy import predicted, step_accuracy
 
 H100 = find("H100-SXM5-80GB")
@@ -52,8 +51,8 @@ def test_a_stack_without_runs_does_not_quote_what_known_software_reaches() -> No
 def test_most_peaks_are_in_the_interval_of_a_stack_that_nobody_measured() -> None:
     """Each stack counts as much as any other, as in the fit."""
     every = measured_peaks()
-    rows = every.where(every.held_out & (np.asarray(every.layout.recompute) != Recompute.SELECTIVE))
-    low, high = peak_interval(as_measured(unfitted_use(rows), rows.kinds), "never heard of")
+    rows = every.where(every.held_out)
+    low, high = peak_interval(as_measured(predicted_use(rows, fitted=False), rows.kinds), "never heard of")
     inside = (low <= rows.measured_bytes) & (rows.measured_bytes <= high)
     assert 0.65 <= np.mean([inside[rows.stacks == name].mean() for name in np.unique(rows.stacks)]) <= 0.9
 

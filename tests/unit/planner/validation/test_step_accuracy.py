@@ -60,15 +60,16 @@ def test_nearly_all_runs_can_be_expressed(accuracy: StepAccuracy) -> None:
 def test_the_choice_among_measured_layouts_costs_little(accuracy: StepAccuracy) -> None:
     """In the worst tenth it costs a lot: 64 nodes, where the cluster of the sweep stalls, and memory that is tight."""
     assert len(accuracy.choice.choices) == 26
-    assert accuracy.choice.median <= 0.03
-    assert accuracy.choice.ninetieth <= 0.65
+    assert accuracy.choice.median <= 0.02
+    assert accuracy.choice.ninetieth <= 0.6
 
 
 def test_a_layout_that_may_run_out_of_memory_is_not_chosen(runs: Runs) -> None:
-    """80B on 32 devices: the fastest, in four stages, has a chance of a third to run out of memory."""
-    few = runs.where((runs.stacks == "nanotron") & (runs.names == "llama-like-80B") & (runs.devices == 32))
-    (choice,) = choice_loss(few).choices
-    assert choice.lost > 0.5
+    """80B on 64 devices: the fastest ran once and failed once; another is twice as slow. On 32 the fastest fits."""
+    large = runs.where((runs.stacks == "nanotron") & (runs.names == "llama-like-80B"))
+    lost = {choice.devices: choice.lost for choice in choice_loss(large).choices}
+    assert lost[64] > 0.5
+    assert lost[32] == 0
 
 
 def test_steps_on_64_nodes_are_predicted_with_the_stalls_of_their_cluster(runs: Runs) -> None:

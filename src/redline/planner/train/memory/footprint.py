@@ -49,6 +49,8 @@ class Footprint:
     """Per number that dropout passes through."""
     fused_norm: Number = 1.0
     fused_gate: Number = 1.0
+    compiled: Number = 0.0
+    """1: layers are compiled, whose backward pass makes results of norms and of a gate anew instead of keeping them."""
     extra_hidden: Number = 0.0
     """Further numbers of the hidden width per token and layer, divided by tensor parallelism: copies before and after
     rotation."""
@@ -61,9 +63,12 @@ class Footprint:
     passing_alone: Number = 0.0
     """The same, further ones without a pipeline."""
     selective: Number = 1.0
-    """Share of activations that selective recomputation keeps where attention is fused and has no scores to drop."""
+    """Share of activations that selective recomputation keeps where attention is fused and has no scores to drop. At 1
+    it saves nothing, and is not proposed."""
+    by_operator: Number = 0.0
+    """1: selective recomputation goes by operators, and keeps fused attention and every second matmul."""
     logit_bytes: Number = 14.0
-    """Per logit: 16 bits, 32 bits, their logarithmic softmax and its gradient."""
+    """Per logit: 16 bits, 32 bits, their logarithmic softmax and its gradient. One fused kernel: 4."""
     last_logit_bytes: Number = 0.0
     """Per logit of the micro-batch before, where a stack's loop still holds its result."""
 
@@ -76,6 +81,10 @@ class Footprint:
     """Outside the allocator: kernels and library handles."""
     communicator_bytes: Number = 0.4e9
     """Outside the allocator, of each group of devices that communicates."""
+
+    resident_weights: Number = 0.0
+    """1: below ZeRO-3 a device holds 16-bit weights beside its shard of 32-bit ones: FSDP that does not shard them
+    again after the forward pass."""
 
     # The pipeline.
     head_weighs: Number = 0.0
@@ -102,7 +111,11 @@ def footprint(stack: str, precision: str = "bf16", *, fitted: bool = True) -> Fo
 
     Not fitted, it is what the stack's source code tells, as if none of its runs had been measured.
     """
-    constants = memory_constants()
+    return footprint_of(memory_constants(), stack, precision, fitted=fitted)
+
+
+def footprint_of(constants: Mapping[str, Any], stack: str, precision: str, *, fitted: bool = True) -> Footprint:
+    """The same, of constants that were fitted to other rows than those of the package."""
     formats = constants["formats"]
     if precision not in formats:
         known = ", ".join(sorted(formats))

@@ -9,7 +9,8 @@ from redline.model.counted_module import CountedModule
 from redline.model.model import Number
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint
-from redline.planner.train.memory.use import BackwardPass, at_the_peak, gathered_bytes, gradients_stay, states_of
+from redline.planner.train.memory.states import DeviceParameters, states_of
+from redline.planner.train.memory.use import BackwardPass, at_the_peak, gathered_bytes, gradients_stay
 from redline.planner.train.stages import micro_batches
 from redline.planner.train.step_cost import MemoryUse
 from redline.planner.train.training_choices import Recompute
@@ -20,15 +21,16 @@ def module_memory(module: CountedModule, batch: Batch, layout: Layout, foot: Foo
     module; then stacks hold them in several forms for a moment, as those of any model.
     """
     many = micro_batches(batch, layout)
-    weights = states_of(float(module.parameters), 0.0, layout, foot, many).weights
-    states = replace(states_of(float(module.trained_parameters), 0.0, layout, foot, many), weights=weights)
+    weights = states_of(DeviceParameters(float(module.parameters), 0.0), layout, foot, many).weights
+    trained = states_of(DeviceParameters(float(module.trained_parameters), 0.0), layout, foot, many)
+    states = replace(trained, weights=weights, gradients=trained.gradients + trained.spare)
     kept, again = _activations(module, layout, foot)
     backward = BackwardPass(
         kept=kept,
         again=again,
         head=_logits(module) * foot.logit_bytes * layout.micro_batch / module.samples,
         gathers=gathered_bytes(module.parameters / module.blocks, layout, foot),
-        has_gradients=gradients_stay(foot, many),
+        has_gradients=gradients_stay(layout, foot, many),
     )
     return at_the_peak(states, backward, layout, foot)
 

@@ -6,32 +6,29 @@ place of the logits. In the optimizer's step: states, gradients and its temporar
 Two devices can be the fullest: see `stages`.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import reduce
 
 import numpy as np
 
-from redline.model.activations import Practice, bytes_kept, layer_activations
+from redline.model.activations import Practice, bytes_kept, layer_activations, saved_by_operator
 from redline.model.model import Model, Number
-from redline.model.parameters import count_parameters, layer_parameters
+from redline.model.parameters import layer_parameters
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
-from redline.planner.train.stages import PipelineStage, first_stage, last_stage, micro_batches
+from redline.planner.train.memory.states import States, expert_tp, stage_states
+from redline.planner.train.stages import PipelineStage, first_stage, memory_stages, micro_batches
 from redline.planner.train.step_cost import MemoryUse
-from redline.planner.train.trained import frozen
 from redline.planner.train.training_choices import Recompute
-
-# Share of parameters that adapters add and train (LoRA of rank 8 on all matrices: 0.3 %).
-ADAPTERS = 0.003
 
 
 def memory_use(model: Model, batch: Batch, layout: Layout, stack: str | Footprint) -> MemoryUse:
     """On the fullest device."""
     foot = footprint(stack) if isinstance(stack, str) else stack
     anywhere = _on_any_stage(model, batch, layout, foot)
-    first = first_stage(model, batch, layout, foot.head_weighs)
-    last = last_stage(model, batch, layout, foot.head_weighs)
     many = micro_batches(batch, layout)
-    return _larger(*(_stage_memory(model, layout, foot, anywhere, stage, many) for stage in (first, last)))
+    stages = memory_stages(model, batch, layout, foot.head_weighs)
+    return reduce(_larger, (_stage_memory(model, layout, foot, anywhere, stage, many) for stage in stages))
 
 
 def first_stage_memory(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:
@@ -80,35 +77,40 @@ def _on_any_stage(model: Model, batch: Batch, layout: Layout, foot: Footprint) -
 def _stage_memory(
     model: Model, layout: Layout, foot: Footprint, anywhere: _Anywhere, stage: PipelineStage, many: Number
 ) -> MemoryUse:
-    states = states_of(*_parameters(model, layout, stage), layout, foot, many)
+    states = stage_states(model, layout, stage, foot, many)
     is_full = np.asarray(layout.recompute) == Recompute.FULL
     casts = stage.layers * anywhere.layer_casts
     in_flight = stage.in_flight * (stage.layers * anywhere.layer + stage.head * anywhere.tail)
     lasting_casts = stage.head * anywhere.head_casts + np.where(is_full, 0.0, casts)
+    # What goes while a micro-batch's gradients come.
+    freed = stage.layers * anywhere.layer + stage.head * anywhere.head
+    states = replace(states, gradients=states.gradients + _spare(states.spare, freed, layout))
     backward = BackwardPass(
         kept=in_flight + anywhere.passing + lasting_casts,
         # Autocast holds its casts until the forward pass is over, also of layers that are computed again.
         again=np.where(is_full, np.maximum(anywhere.again + anywhere.layer_casts, casts), 0.0),
         head=stage.head * anywhere.head,
         gathers=anywhere.gathers + stage.head * anywhere.head_gathers,
-        has_gradients=gradients_stay(foot, many),
+        has_gradients=gradients_stay(layout, foot, many, stage.in_flight),
     )
     return at_the_peak(states, backward, layout, foot)
 
 
-def gradients_stay(foot: Footprint, many: Number) -> Number:
-    """1 where gradients are there when a backward pass begins: the first micro-batch leaves them to the second."""
-    return np.where((np.asarray(foot.cleared_gradients) > 0) & (np.asarray(many) <= 1), 0.0, 1.0)
+def _spare(spare: Number, freed: Number, layout: Layout) -> Number:
+    """Of second gradients, at the peak. Copies reduce them from buckets that stay. One copy alone has them for a
+    moment: none as a backward pass begins, all at its end, when the activations of its micro-batch are gone.
+    """
+    alone = np.asarray(layout.dp * layout.cp) <= 1
+    return np.where(alone, np.maximum(spare - freed, 0.0), spare)
 
 
-@dataclass(frozen=True)
-class States:
-    """Bytes that a device holds from step to step; and those of temporaries while the optimizer works."""
-
-    weights: Number
-    gradients: Number
-    optimizer: Number
-    temporaries: Number
+def gradients_stay(layout: Layout, foot: Footprint, many: Number, in_flight: Number = 1.0) -> Number:
+    """1 where gradients are there when activations are at their most: a micro-batch leaves them to those after it. Of
+    a pipeline that runs all forward passes before the first backward pass, none is there yet; then a gradient comes
+    as activations of its layer go. What ZeRO-2 holds whole does not outlive its reduction, whatever the stack.
+    """
+    cleared = (np.asarray(foot.cleared_gradients) > 0) | (np.asarray(layout.zero) == 2)
+    return np.where(cleared & (np.asarray(many) <= in_flight), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -165,52 +167,6 @@ def at_the_peak(states: States, backward: BackwardPass, layout: Layout, foot: Fo
     )
 
 
-def states_of(dense: Number, experts: Number, layout: Layout, foot: Footprint, many: Number) -> States:
-    """Parameters of a device, times their bytes, divided as ZeRO says. Experts have fewer copies to divide over.
-
-    Gradients of several micro-batches are added up before they are reduced, once per step: until then ZeRO-2 has to
-    hold them whole. ZeRO-3 reduces those of every micro-batch.
-    """
-    copies = layout.dp * layout.cp
-    shard = np.maximum(1.0, np.where(np.asarray(layout.shard) > 0, layout.shard, copies))
-    expert_shard = np.maximum(1.0, shard / layout.ep)
-    zero = np.asarray(layout.zero)
-    waits = (zero == 2) & (np.asarray(many) > 1)
-
-    def held(level: int) -> Number:
-        """Numbers that stay on a device, of what this level of ZeRO divides."""
-        divided = zero >= level
-        return dense / np.where(divided, shard, 1.0) + experts / np.where(divided, expert_shard, 1.0)
-
-    trained = 1 - frozen(layout) * (1 - ADAPTERS)
-    weights = trained * foot.weight_bytes + (1 - trained) * foot.frozen_bytes
-    return States(
-        weights=held(3) * weights,
-        gradients=np.where(waits, dense + experts, held(2))
-        * trained
-        * (foot.gradient_bytes + foot.spare_gradient_bytes),
-        optimizer=held(1) * trained * (foot.master_bytes + foot.moment_bytes) * (1 - layout.offload),
-        temporaries=held(1) * trained * foot.step_bytes,
-    )
-
-
-def _parameters(model: Model, layout: Layout, stage: PipelineStage) -> tuple[Number, Number]:
-    """On one device of the stage before ZeRO: routed experts, and all others, which tensor parallelism divides.
-
-    A tied head is a matrix of its own where it stands on another stage than the embedding.
-    """
-    layer, counted = layer_parameters(model), count_parameters(model)
-    head = np.where(np.asarray(layout.pp) > 1, model.vocab * model.hidden, counted.head)
-    ends = stage.embedding * (counted.embedding + counted.positions) + stage.head * head
-    dense = stage.layers * ((layer.attention + layer.dense + layer.shared) / layout.tp + layer.whole)
-    experts = stage.layers * layer.experts / (layout.ep * _expert_tp(layout))
-    return dense + (ends + counted.other) / layout.tp, experts
-
-
-def _expert_tp(layout: Layout) -> Number:
-    return np.where(np.asarray(layout.expert_tp) > 0, layout.expert_tp, layout.tp)
-
-
 def layer_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> tuple[Number, Number]:
     """What the forward pass of an average layer leaves for the backward pass, per token: with the recomputation of the
     layout, and without. Copies that the stack adds are divided and dropped as the inside of the layer is.
@@ -223,16 +179,21 @@ def layer_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> 
         residual_bytes=foot.residual_bytes,
         fused_norm=foot.fused_norm,
         fused_gate=foot.fused_gate,
+        product_again=foot.compiled,
+        norm_again=foot.compiled,
     )
     activations = layer_activations(model, batch.sequence, practice)
-    split = {"tp": layout.tp, "sequence_parallel": layout.sequence_parallel, "expert_tp": _expert_tp(layout)}
+    split = {"tp": layout.tp, "sequence_parallel": layout.sequence_parallel, "expert_tp": expert_tp(layout)}
     hidden = foot.extra_hidden + np.where(np.asarray(layout.tp) > 1, foot.split_hidden, 0.0)
     extra = hidden * model.hidden + foot.extra_ffn * model.ffn * model.dense_layers / model.layers
     copies = extra * foot.activation_bytes / layout.tp
     whole = bytes_kept(activations, **split) / model.layers + copies
     least = bytes_kept(activations, **split, recompute=Recompute.FULL) / model.layers
     without_scores = bytes_kept(activations, **split, recompute=Recompute.SELECTIVE) / model.layers + copies
-    some = without_scores * np.where(np.asarray(layout.flash) > 0, foot.selective, 1.0)
+    some = np.where(np.asarray(layout.flash) > 0, foot.selective, 1.0) * without_scores
+    if np.any(foot.by_operator):
+        chosen = bytes_kept(saved_by_operator(model, batch.sequence, practice), **split) / model.layers
+        some = np.where(np.asarray(foot.by_operator) > 0, chosen, some)
     recompute = np.asarray(layout.recompute)
     return np.where(recompute == Recompute.FULL, least, np.where(recompute == Recompute.SELECTIVE, some, whole)), whole
 
@@ -261,7 +222,7 @@ def head_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> N
 def _layer_numbers(model: Model, layout: Layout) -> Number:
     """Parameters of an average layer on one device, before ZeRO."""
     layer = layer_parameters(model)
-    return (layer.total - layer.experts) / layout.tp + layer.experts / (layout.ep * _expert_tp(layout))
+    return (layer.total - layer.experts) / layout.tp + layer.experts / (layout.ep * expert_tp(layout))
 
 
 def gathered_bytes(numbers: Number, layout: Layout, foot: Footprint) -> Number:

@@ -8,6 +8,7 @@ import numpy as np
 from redline.planner.train.column_rows import row_of
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob, evaluate
+from redline.planner.train.search.ranking import TOLD_APART
 from redline.planner.train.search.search import FoundLayouts
 from redline.planner.train.step_cost import StepTime
 from redline.planner.train.training_choices import ACCEPTED_CHANCE
@@ -110,11 +111,11 @@ def changes(
         better = replace(job.rates, **{name: getattr(job.rates, name) * factor for name in names})
         again = evaluate(replace(job, rates=better), layouts.every.layout)
         steps = np.where(again.chance <= accepted_chance, again.step_s, np.inf)
-        row = int(np.argmin(steps))
-        layout = row_of(again.layout, row)
+        fastest = int(np.argmin(steps))
         # The same speed by another layout is no other answer.
-        differs = bool(steps[row] < steps[0] * (1 - 1e-3))
-        kept = layout if differs else best.layout
-        faster = float(best.step_s / steps[row])
-        seen.append(Change(what=what, factor=factor, layout=kept, faster=faster, differs=differs))
+        differs = bool(steps[fastest] < steps[0] * (1 - TOLD_APART))
+        row = fastest if differs else 0
+        layout = row_of(again.layout, row) if differs else best.layout
+        faster = float(best.step_s / again.step_s[row])
+        seen.append(Change(what=what, factor=factor, layout=layout, faster=faster, differs=differs))
     return tuple(seen)

@@ -6,6 +6,8 @@ from math import prod
 from redline.errors import ParameterError, UsageError
 from redline.planner.train.search.plan import TrainingRequest
 from redline.planner.train.search.space import listed_divisors
+from redline.planner.train.stack_abilities import abilities
+from redline.planner.train.training_choices import RECOMPUTES, SCHEDULES
 
 _SPLITS = ("dp", "tp", "pp", "cp")
 
@@ -22,6 +24,9 @@ def refuse_impossible(request: TrainingRequest) -> None:
 
 def _objections(request: TrainingRequest, name: str, value: int) -> Iterator[str]:
     """Why a value is impossible whatever the rest is."""
+    able = abilities(request.stack)
+    if not able.has(name, value):
+        yield _not_of_stack(request.stack, name, able.only[name])
     if name in _SPLITS and request.devices % value:
         yield f"that does not divide {request.devices} GPUs; give one of {listed_divisors(request.devices)}"
     yield from request.workload.objections(name, value, request.sequence)
@@ -30,6 +35,13 @@ def _objections(request: TrainingRequest, name: str, value: int) -> Iterator[str
         yield f"{batch} cannot be dealt to {value} copies evenly; change the batch"
     if name == "micro_batch" and request.sequences % value:
         yield f"{batch} is no multiple of that; change the batch"
+
+
+def _not_of_stack(stack: str, name: str, possible: tuple[int, ...]) -> str:
+    """Named as the user names them."""
+    known: dict[str, dict[str, int]] = {"schedule": dict(SCHEDULES), "recompute": dict(RECOMPUTES)}
+    words = [text for text, number in known.get(name, {}).items() if number in possible] or list(map(str, possible))
+    return f"the stack {stack} has only {', '.join(words)}; leave it out, or plan without --stack"
 
 
 def _refuse_product(request: TrainingRequest) -> None:

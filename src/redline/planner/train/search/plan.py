@@ -14,14 +14,16 @@ from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.oom_probability import peak_interval
 from redline.planner.train.search.alternatives import BETTER, Change, alternatives, changes
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob
-from redline.planner.train.search.search import ALIKE, FoundLayouts, frontier, safer, search
+from redline.planner.train.search.ranking import ALIKE
+from redline.planner.train.search.search import FoundLayouts, frontier, safer, search
 from redline.planner.train.search.space import Space
 from redline.planner.train.search.training_plan import Candidate, TrainingPlan
+from redline.planner.train.stack_abilities import abilities
 from redline.planner.train.stacks import DEFAULT_STACK, rates_of
 from redline.planner.train.stages import micro_batches
 from redline.planner.train.time.overlap import overlaps
 from redline.planner.train.time.step_costs import of_row
-from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, TOP
+from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, TOP, Recompute
 from redline.planner.train.workload import Workload
 from redline.progress import Progress, ProgressStage, silent
 
@@ -127,8 +129,19 @@ def _job(request: TrainingRequest) -> TrainingJob:
 
 
 def _space(request: TrainingRequest) -> Space:
-    per_node = request.devices_per_node or int(_job(request).rates.devices_per_node)
-    return Space(devices=request.devices, devices_per_node=per_node, fixed=request.fixed)
+    job = _job(request)
+    per_node = request.devices_per_node or int(job.rates.devices_per_node)
+    able = abilities(request.stack)
+    if "recompute" not in request.fixed and not _selective_saves(job, request):
+        usual = able.only.get("recompute", tuple(Recompute))
+        able = replace(able, only={**able.only, "recompute": tuple(set(usual) - {Recompute.SELECTIVE})})
+    return Space(devices=request.devices, devices_per_node=per_node, fixed=request.fixed, abilities=able)
+
+
+def _selective_saves(job: TrainingJob, request: TrainingRequest) -> bool:
+    """Whether recomputing some operators saves memory: the inside of fused attention has nothing to save."""
+    unfused = not all(request.fixed.get("flash", (1.0,)))
+    return unfused or bool(job.foot.by_operator) or bool(job.foot.selective < 1)
 
 
 def _nothing(request: TrainingRequest) -> str:

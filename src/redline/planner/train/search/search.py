@@ -5,23 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.model.model import Column, Number
 from redline.planner.train.column_rows import rows_of
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob, evaluate
+from redline.planner.train.search.ranking import SURE, by_memory, by_speed
 from redline.planner.train.search.space import Space
 from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY
 
-SURE = 0.02
-"""Below this chance, nobody worries."""
-HARDLY = 0.03
-"""Slower by less than this: within the error of every prediction."""
-ALIKE = 1e-3
+HARDLY = 0.05
+"""Slower by less than this is worth a safer layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundLayouts:
-    """All layouts that can run, the fastest first; those that probably run out of memory are at the end."""
+    """All layouts that can run, the best first; those that probably run out of memory are at the end."""
 
     every: Evaluated
     fitting: int
@@ -34,20 +31,11 @@ def search(
     """Evaluate every layout of the space, and order them by speed or by memory."""
     every = evaluate(job, _running(job, job.workload.layouts(job.batch, space)))
     fits = every.chance <= accepted_chance
-    first = every.step_s if by == "speed" else every.peak_bytes
-    second = every.peak_bytes if by == "speed" else every.step_s
-    order = np.lexsort((second, first, np.asarray(_pieces(every.layout)), _grade(first), ~fits))
+    if by == "speed":
+        order = by_speed(every.layout, every.step_s, every.chance, fits)
+    else:
+        order = by_memory(every.layout, every.step_s, every.peak_bytes, fits)
     return FoundLayouts(every=every.rows(order), fitting=int(np.count_nonzero(fits)))
-
-
-def _grade(amounts: Column) -> Column:
-    """The same for amounts that no measurement tells apart."""
-    return np.round(np.log(amounts) / ALIKE)
-
-
-def _pieces(layout: Layout) -> Number:
-    """Into how many pieces a layout cuts the model and its sequences: of two that are alike, the simpler is first."""
-    return layout.tp * layout.pp * layout.cp * layout.chunks
 
 
 def safer(layouts: FoundLayouts) -> int | None:

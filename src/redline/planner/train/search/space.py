@@ -8,6 +8,7 @@ import numpy as np
 
 from redline.model.model import Column, Model
 from redline.planner.train.layout import Batch, Layout
+from redline.planner.train.stack_abilities import StackAbilities
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
 
 # Beyond these nobody has run, and the model has no evidence.
@@ -28,6 +29,8 @@ class Space:
     devices_per_node: int = 8
     fixed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Of fields of Layout: the only values to consider."""
+    abilities: StackAbilities = field(default_factory=StackAbilities)
+    """Of the software stack."""
 
 
 def layouts(model: Model, batch: Batch, space: Space) -> Layout:
@@ -85,10 +88,12 @@ def _sequence_parallel(tp: Column, space: Space) -> Column:
 def _splits(model: Model, batch: Batch, space: Space) -> Iterator[tuple[int, int, int, int, int]]:
     """dp, tp, pp, cp and ep whose product is the number of devices."""
     tensors = _allowed("tp", [tp for tp in divisors(space.devices) if _tensor_fits(model, tp)], space)
-    contexts = _allowed("cp", [cp for cp in divisors(space.devices) if _context_fits(batch, cp)], space)
+    contexts = _allowed("cp", [cp for cp in divisors(space.devices) if _context_fits(model, batch, cp)], space)
     pipelines = _allowed("pp", [pp for pp in divisors(space.devices) if _pipeline_fits(model, pp)], space)
     for tp, cp, pp in product(tensors, contexts, pipelines):
         dp, rest = divmod(space.devices, tp * cp * pp)
+        if not _sequence_divides(batch, tp, cp, space):
+            continue
         if rest or dp < 1 or dp not in _allowed("dp", [dp], space) or batch.sequences % dp:
             continue
         experts = [ep for ep in divisors(dp * cp) if model.experts and model.experts % ep == 0]
@@ -101,8 +106,22 @@ def _tensor_fits(model: Model, tp: int) -> bool:
     return bool(tp <= LARGEST_TENSOR and model.heads % tp == 0 and shared)
 
 
-def _context_fits(batch: Batch, cp: int) -> bool:
-    return cp == 1 or bool(cp <= LARGEST_CONTEXT and batch.sequence / cp >= LEAST_CONTEXT_TOKENS)
+def _context_fits(model: Model, batch: Batch, cp: int) -> bool:
+    divides = batch.sequence % context_pieces(model, cp) == 0
+    return cp == 1 or bool(divides and cp <= LARGEST_CONTEXT and batch.sequence / cp >= LEAST_CONTEXT_TOKENS)
+
+
+def context_pieces(model: Model, cp: int) -> int:
+    """Into how many equal pieces context parallelism cuts a sequence: with a causal mask each device has an early and
+    a late one, so that all have as much to do.
+    """
+    return 2 * cp if model.causal and cp > 1 else cp
+
+
+def _sequence_divides(batch: Batch, tp: int, cp: int, space: Space) -> bool:
+    """Sequence parallelism cuts what context parallelism leaves once more."""
+    splits = tp if space.fixed.get("sequence_parallel", (1.0,))[0] else 1
+    return bool(batch.sequence % (cp * splits) == 0)
 
 
 def _pipeline_fits(model: Model, pp: int) -> bool:
@@ -146,9 +165,11 @@ def _evenly(model: Model, pieces: int) -> bool:
 
 def _shardings(split: tuple[int, ...], space: Space) -> Iterator[tuple[int, int]]:
     """ZeRO stages, and how many devices they split over."""
-    dp, tp, _, cp, _ = split
+    dp, tp, pp, cp, _ = split
     copies = dp * cp
     stages = [0] if copies == 1 else [0, 1, 2, 3]
+    if pp > 1 and space.abilities.zero_in_pipeline is not None:
+        stages = [stage for stage in stages if stage in space.abilities.zero_in_pipeline]
     for zero in _allowed("zero", stages, space):
         for shard in _groups(zero, copies, tp, space):
             yield zero, shard
@@ -165,8 +186,9 @@ def _groups(zero: int, copies: int, tp: int, space: Space) -> list[int]:
 
 
 def _allowed(name: str, possible: Sequence[int], space: Space) -> list[int]:
+    able = [value for value in possible if space.abilities.has(name, value)]
     wanted = space.fixed.get(name)
-    return list(possible) if wanted is None else [int(size) for size in wanted if int(size) in possible]
+    return able if wanted is None else [int(size) for size in wanted if int(size) in able]
 
 
 def divisors(number: int) -> list[int]:

@@ -41,9 +41,10 @@ def test_the_first_is_the_fastest_that_fits(found: FoundLayouts) -> None:
     every = evaluate(JOB, layouts(SMALL, JOB.batch, Space(devices=16)))
     fits = every.chance <= 0.2
     assert found.fitting == np.count_nonzero(fits)
-    # Two that no measurement tells apart may stand the other way round: the simpler one comes first.
-    assert found.every.step_s[0] == pytest.approx(every.step_s[fits].min(), rel=1e-3)
-    assert (np.diff(np.log(found.every.step_s[: found.fitting])) >= -1e-3).all()
+    # Those that no prediction tells apart come first, in another order; the others by their speed.
+    near = np.count_nonzero(every.step_s[fits] <= every.step_s[fits].min() * 1.02)
+    assert found.every.step_s[:near].max() <= every.step_s[fits].min() * 1.02
+    assert (np.diff(np.log(found.every.step_s[near : found.fitting])) >= -1e-3).all()
     assert (found.every.chance[found.fitting :] > 0.2).all()
 
 
@@ -82,12 +83,27 @@ def test_of_two_that_are_alike_the_simpler_comes_first(found: FoundLayouts) -> N
     assert (np.diff(cut)[same] >= 0).all()
 
 
-def test_a_safer_layout_is_hardly_slower_and_hardly_runs_out(found: FoundLayouts) -> None:
-    row = safer(found)
-    assert found.every.chance[0] > 0.02
-    assert row is not None
-    assert found.every.chance[row] <= 0.02
-    assert found.every.step_s[row] <= found.every.step_s[0] * 1.03
+def test_of_those_that_nothing_tells_apart_the_safest_is_the_best() -> None:
+    """On 16,384 devices ZeRO-0 is 0.9 % faster than ZeRO-1, at twenty times the chance of running out of memory."""
+    job = TrainingJob(
+        workload=Transformer(LARGE), batch=Batch(sequence=8192, sequences=2048), rates=rates_of(H100), stack="default"
+    )
+    several = search(job, Space(devices=16_384, fixed={"tp": (8.0,), "cp": (1.0,), "recompute": (2.0,)}))
+    every = fitting(several)
+    near = every.step_s <= every.step_s.min() * 1.02
+    assert every.chance[0] <= max(0.02, 2 * every.chance[near].min())
+    cut = np.asarray(every.layout.tp * every.layout.pp * every.layout.cp * every.layout.chunks)
+    assert cut[0] == cut[near & (every.chance <= 0.02)].min()
+
+
+@pytest.mark.parametrize(("slower", "row"), [(1.04, 2), (1.06, None)])
+def test_a_safer_layout_is_hardly_slower_and_hardly_runs_out(
+    found: FoundLayouts, slower: float, row: int | None
+) -> None:
+    every = replace(
+        found.every.rows(np.arange(3)), chance=np.array([0.1, 0.1, 0.01]), step_s=np.array([1.0, 1.03, slower])
+    )
+    assert safer(FoundLayouts(every=every, fitting=3)) == row
 
 
 def test_where_the_best_is_safe_nothing_is_safer() -> None:
@@ -102,8 +118,8 @@ def test_an_alternative_is_the_best_of_its_kind(found: FoundLayouts) -> None:
         assert getattr(other.layout, other.dimension) == other.value
         if other.fits:
             same = np.asarray(getattr(every.layout, other.dimension)) == other.value
-            assert other.slower == pytest.approx(every.step_s[same].min() / every.step_s[0], rel=2e-3)
-            assert other.slower >= 1 - 1e-3
+            assert other.slower <= 1.021 * every.step_s[same].min() / every.step_s[0]
+            assert other.slower >= 1 / 1.021
 
 
 def test_tensor_parallelism_beyond_the_node_is_worse_because_of_its_traffic(found: FoundLayouts) -> None:
@@ -188,5 +204,5 @@ def test_405b_on_16_384_devices_is_searched_within_ten_seconds() -> None:
     plan = plan_training(replace(REQUEST, workload=Transformer(LARGE), devices=16384, sequence=8192, sequences=2048))
     assert process_time() - before < 10
     assert plan.fits
-    assert plan.considered > 40_000
+    assert plan.considered > 35_000
     assert row_of(plan.best.layout, 0) == plan.best.layout
