@@ -1,4 +1,4 @@
-"""Trains a small model on gloo ranks, or on one; the first rank writes the bytes of every loss to a file."""
+"""Trains a small model on gloo ranks, or on one; each rank writes the bytes of every loss, and its CPU time."""
 
 import argparse
 import os
@@ -28,6 +28,7 @@ def main() -> None:
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     batches = torch.Generator().manual_seed(rank)
+    began_s = time.process_time()
     with options.losses.with_suffix(f".{rank}").open("wb") as losses:
         for _ in range(options.steps):
             batch = torch.randn(64, 128, generator=batches)
@@ -37,6 +38,7 @@ def main() -> None:
             optimizer.zero_grad()
             losses.write(struct.pack("<f", loss.item()))
             time.sleep(options.pause_s)
+    options.losses.with_suffix(f".{rank}.cpu").write_text(str(time.process_time() - began_s))
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from redline.trace.reader import read_file
 from tests.running import PROGRAMS, REDLINE, Record, Started, finished, record, started
 
 PROGRAM = PROGRAMS / "ranks.py"
@@ -58,6 +59,12 @@ def test_when_asked_by_a_file_and_by_a_signal(tmp_path: Path) -> None:
     windows = check(record(folder), folder)
     assert [(number, steps) for number, _, steps in windows] == [(1, 2), (2, 2)]
     assert not list(folder.glob("capture*"))
+    for number in (1, 2):  # gloo writes no numbers of collectives: they come from its count
+        timelines = [read_file(path).timelines[0] for path in sorted(folder.glob(f"window-{number}/rank-?.*"))]
+        first, second = (timeline.communications.sequence.tolist() for timeline in timelines)
+        assert first == second == list(range(first[0], first[0] + len(first)))
+        assert len(first) >= 2
+        assert first[0] > 0
 
 
 def test_when_a_step_is_slow(tmp_path: Path) -> None:

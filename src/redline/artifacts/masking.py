@@ -46,8 +46,9 @@ _QUOTED = r""""[^"]{0,4000}"|'[^']{0,4000}'"""
 # Of a name that `_sureness` knows; other names must not take up the text that follows them.
 _END = r"[\w.-]{0,200}?(?:pass\w{0,6}|pwd|secret|token|key|key.?id|credentials?|auth|sig|signature|cookie|pat|jwt)"
 _FLAG = rf"""(?P<name>(?<![\w-])--?{_END})(?P<between>=(?!=)|["']?,?\s{{1,4}}(?!["']?-))(?P<value>{_QUOTED}|\S+)"""
+# In front of a message, `/etc/passwd:` is a path.
 _ASSIGNED = rf"""
-    (?P<name>(?<![\w.-]){_END})(?P<between>["']?\s{{0,4}}(?:=(?!=)|:(?![:/]))\s{{0,4}})
+    (?P<name>(?<![\w.-])(?<!/etc/){_END})(?P<between>["']?\s{{0,4}}(?:=(?!=)|:(?![:/]))\s{{0,4}})
     (?P<value>{_QUOTED}|\$\{{\w+\}}|[^\s,;&"'(){{}}\[\]]+)
     """
 

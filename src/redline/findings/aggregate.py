@@ -20,6 +20,7 @@ from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.total import Total
 from redline.findings.verdict import has_steps, verdict_of
 from redline.timeline.intervals import Intervals
+from redline.timeline.side_by_side import SideBySide, blocks_of
 from redline.timeline.table import I64
 
 _FEWEST_STEPS = 4  # that may show a pattern
@@ -111,29 +112,57 @@ def _with_exchanges(rule: Rule, diagnosis: Diagnosis, place: int, match: RankMat
 def _of_job(rule: Rule, matched: JobMatch, gain: JobGain, claimed: Sequence[Intervals]) -> Total:
     """Claims of exposed communication that no rule before has claimed; figures are the job's, so one rank has them."""
     total, diagnosis = Total(rule), gain.diagnosis
-    for place, (rank, claim) in enumerate(zip(diagnosis.ranks, _claims(matched, diagnosis), strict=True)):
-        ledger = rank.ledger
-        in_steps = Intervals.union_of(ledger.start_ns, ledger.end_ns)
-        alone = claim & rank.exposed & in_steps
-        rest = alone - claimed[place]
-        waiting_ns = (rest & diagnosis.waiting[place]).length_ns
-        accounts = {str(Account.PEER_WAIT): waiting_ns, str(Account.TRANSFER): rest.length_ns - waiting_ns}
+    claims = _claims(matched, diagnosis)
+    for places in blocks_of(len(diagnosis.ranks)):
+        ranks = diagnosis.ranks[places]
+        line = SideBySide.of([rank.window_ns for rank in ranks])
+        begin_ns = line.moments([rank.ledger.start_ns for rank in ranks])
+        end_ns = line.moments([rank.ledger.end_ns for rank in ranks])
+        in_steps = Intervals.union_of(begin_ns, end_ns)
+        alone = line.joined(claims[places]) & line.joined([rank.exposed for rank in ranks]) & in_steps
+        rest = alone - line.joined(claimed[places])
+        _add_matches(total, matched, places, (line, begin_ns, end_ns), (alone, rest), diagnosis)
+        if matched.of_one_rank:
+            continue
+        total.claimed_pieces.append(gain.pieces_of(places, line, rest))
+        if matched.beside:
+            alone |= line.joined(matched.beside[places]) & in_steps
+        total.alone_pieces.append(gain.pieces_of(places, line, alone))
+    return total
+
+
+def _add_matches(
+    total: Total,
+    matched: JobMatch,
+    places: slice,
+    line_and_steps: tuple[SideBySide, I64, I64],
+    alone_and_rest: tuple[Intervals, Intervals],
+    diagnosis: Diagnosis,
+) -> None:
+    """Rank by rank what it gains alone, and the rest that no rule before has claimed."""
+    (line, begin_ns, end_ns), (alone, rest) = line_and_steps, alone_and_rest
+    waiting = rest & line.joined(diagnosis.waiting[places])
+    rest_ns, waiting_ns = line.lengths_ns(rest).tolist(), line.lengths_ns(waiting).tolist()
+    by_step = rest.overlap_with(begin_ns, end_ns), alone.overlap_with(begin_ns, end_ns)
+    until = 0
+    for number, time in enumerate(line.split(alone)):
+        place = places.start + number
+        rank = diagnosis.ranks[place]
+        of_rank = slice(until, until := until + len(rank.ledger.start_ns))
+        accounts = {
+            str(Account.PEER_WAIT): waiting_ns[number],
+            str(Account.TRANSFER): rest_ns[number] - waiting_ns[number],
+        }
         match = RankMatch(
-            code=rule.code,
-            claimed_ns=rest.overlap_with(ledger.start_ns, ledger.end_ns),
-            alone_ns=alone.overlap_with(ledger.start_ns, ledger.end_ns),
+            code=total.rule.code,
+            claimed_ns=by_step[0][of_rank],
+            alone_ns=by_step[1][of_rank],
             accounts={account: amount for account, amount in accounts.items() if amount},
-            places=longest(alone),
+            places=longest(time),
             figures=matched.figures if not place else {},
             names=matched.names if not place else {},
         )
         total.add(rank, match, place)
-        if matched.of_one_rank:
-            continue
-        total.claimed_pieces.append(gain.pieces_of(place, rest))
-        beside = matched.beside[place] if matched.beside else Intervals.empty()
-        total.alone_pieces.append(gain.pieces_of(place, alone | beside))
-    return total
 
 
 def _claims(matched: JobMatch, diagnosis: Diagnosis) -> Sequence[Intervals]:

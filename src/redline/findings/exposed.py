@@ -1,6 +1,7 @@
 """Exposed communication of a job, by what is exchanged: what the rules about communication choose from and claim."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,9 +15,11 @@ from redline.analysis.rank.rank_analysis import LATENCY_NS
 from redline.findings.evidence import Bearing, Evidence
 from redline.findings.rule import MatchTotals
 from redline.timeline.intervals import Intervals
+from redline.timeline.side_by_side import SideBySide, blocks_of
 from redline.timeline.table import I64
 
 FP32 = frozenset({"Float", "float"})
+_NONE = Intervals.empty()
 _UNTOLD_SHARE = 0.03  # of the exposed communication: what nobody can tell from waiting
 
 
@@ -25,8 +28,21 @@ _UNTOLD_SHARE = 0.03  # of the exposed communication: what nobody can tell from 
 
 def exchanges_where(rank: Digest, is_meant: Callable[[CollectiveSeries], bool]) -> Mask:
     """Which exchanges of a rank belong to a series that is meant."""
-    meant: Mask = np.array([is_meant(series) for series in rank.series] or [False], bool)[rank.exchanges.series]
+    are_meant = [is_meant(series) for series in rank.series]
+    if not any(are_meant):
+        return np.zeros(len(rank.exchanges), bool)
+    meant: Mask = np.array(are_meant)[rank.exchanges.series]
     return meant
+
+
+def like_one_of(rank: Digest, chosen: Mask) -> Mask:
+    """Which exchanges are of a series that one of the chosen is of."""
+    if not chosen.any():
+        return chosen
+    is_chosen = np.zeros(len(rank.series), bool)
+    is_chosen[rank.exchanges.series[chosen]] = True
+    alike: Mask = is_chosen[rank.exchanges.series]
+    return alike
 
 
 def gradient_exchanges(rank: Digest) -> Mask:
@@ -38,12 +54,14 @@ def gradient_exchanges(rank: Digest) -> Mask:
     if not reduces.any():
         return reduces
     sized = exchanges_where(rank, lambda series: series.in_elements >= 0)
-    series, backward = rank.exchanges.series, rank.exchanges.backward
-    activations = sized & np.isin(series, series[reduces & (backward == FORWARD)])
+    backward = rank.exchanges.backward
+    activations = sized & like_one_of(rank, reduces & (backward == FORWARD))
     return reduces & (backward > 0) & ~activations
 
 
 def begun_in_steps(rank: Digest, chosen: Mask) -> Mask:
+    if not chosen.any():
+        return chosen
     steps = Intervals.union_of(rank.ledger.start_ns, rank.ledger.end_ns)
     return chosen & steps.contains(rank.exchanges.start_ns)
 
@@ -70,14 +88,56 @@ def time_of(rank: Digest, chosen: Mask) -> Intervals:
 
 def transfer_of(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
     """For each rank the exposed time of its chosen exchanges in which all ranks were there."""
-    ranks = zip(diagnosis.ranks, chosen, diagnosis.waiting, strict=True)
-    return [time_of(rank, mask) - waiting for rank, mask, waiting in ranks]
+    return [time for block in _blocks(diagnosis, chosen) for time in block.split(block.exposed - block.waiting)]
 
 
 def waiting_of(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
     """For each rank the exposed time of its chosen exchanges in which it waited for others."""
-    ranks = zip(diagnosis.ranks, chosen, diagnosis.waiting, strict=True)
-    return [waiting if mask.all() else time_of(rank, mask) & waiting for rank, mask, waiting in ranks]
+    if all(mask.all() for mask in chosen):
+        return list(diagnosis.waiting)
+    return [time for block in _blocks(diagnosis, chosen) for time in block.split(block.exposed & block.waiting)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """Exposed time of chosen exchanges of some ranks, and their waiting, side by side."""
+
+    ranks: int
+    concerned: Sequence[int]  # which of them have chosen exchanges
+    side_by_side: SideBySide  # of these
+    exposed: Intervals
+    waiting: Intervals
+
+    def split(self, time: Intervals) -> list[Intervals]:
+        split = dict(zip(self.concerned, self.side_by_side.split(time), strict=True))
+        return [split.get(place, _NONE) for place in range(self.ranks)]
+
+
+def _blocks(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> Iterator[_Block]:
+    for places in blocks_of(len(chosen)):
+        concerned = [place for place, mask in enumerate(chosen[places]) if mask.any()]
+        ranks = [diagnosis.ranks[places.start + place] for place in concerned]
+        if not ranks:
+            nothing = SideBySide.of([])
+            yield _Block(ranks=_size(places), concerned=[], side_by_side=nothing, exposed=_NONE, waiting=_NONE)
+            continue
+        masks = [chosen[places.start + place] for place in concerned]
+        side_by_side = SideBySide.of([rank.window_ns for rank in ranks])
+        starts, ends = (
+            side_by_side.moments([getattr(rank.exchanges, name)[mask] for rank, mask in zip(ranks, masks, strict=True)])
+            for name in ("start_ns", "end_ns")
+        )
+        yield _Block(
+            ranks=_size(places),
+            concerned=concerned,
+            side_by_side=side_by_side,
+            exposed=Intervals.union_of(starts, ends) & side_by_side.joined([rank.exposed for rank in ranks]),
+            waiting=side_by_side.joined([diagnosis.waiting[places.start + place] for place in concerned]),
+        )
+
+
+def _size(places: slice) -> int:
+    return int(places.stop - places.start)
 
 
 def open_on_cpu(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> list[Intervals]:
@@ -139,23 +199,17 @@ def hideable(rank: Digest, time: Intervals) -> Intervals:
 
 def latest(rank: Digest, time: Intervals, most_ns: I64) -> Intervals:
     """The last part of this time in each step, at most so long."""
-    ledger = rank.ledger
-    kept = Intervals.empty()
-    for start_ns, end_ns, of_step_ns in zip(ledger.start_ns, ledger.end_ns, most_ns, strict=True):
-        of_step = time.clip(int(start_ns), int(end_ns))
-        beyond_ns = of_step.length_ns - int(of_step_ns)
-        kept |= of_step if beyond_ns <= 0 else _without_first(of_step, beyond_ns)
-    return kept
-
-
-def _without_first(time: Intervals, left_out_ns: int) -> Intervals:
-    """Without so much of its beginning."""
-    until_ns = np.cumsum(time.end - time.start)
-    first = int(np.searchsorted(until_ns, left_out_ns, side="right"))
-    if first >= len(time):
+    start_ns, end_ns = rank.ledger.start_ns, rank.ledger.end_ns
+    if not len(time) or not len(start_ns):
         return Intervals.empty()
-    start_ns = int(time.end[first]) - (int(until_ns[first]) - left_out_ns)
-    return time.clip(start_ns, int(time.end[-1]))
+    inside = time & Intervals.union_of(start_ns, end_ns)
+    borders = start_ns[inside.contains(start_ns)]
+    starts, ends = (np.sort(np.concatenate((edges, borders))) for edges in (inside.start, inside.end))
+    step = start_ns.searchsorted(starts, side="right") - 1
+    before_ns = np.cumsum(ends - starts) - (ends - starts)
+    of_step_ns = before_ns - before_ns[step.searchsorted(step)]
+    beyond_ns = np.maximum(time.overlap_with(start_ns, end_ns) - most_ns, 0)[step]
+    return Intervals.union_of(np.minimum(starts + np.maximum(beyond_ns - of_step_ns, 0), ends), ends)
 
 
 def last_part(time: Intervals, share: float) -> Intervals:

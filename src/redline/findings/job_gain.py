@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.digest import Digest
 from redline.findings.usual_steps import is_usual
 from redline.timeline.intervals import Intervals
+from redline.timeline.side_by_side import SideBySide
 from redline.timeline.table import I64
 
 
@@ -29,16 +29,29 @@ class Pieces:
             end_ns=np.concatenate([none, *(part.end_ns for part in parts)]),
         )
 
+    def united(self) -> "Pieces":
+        """The same time in the fewest pieces: what several ranks have, once."""
+        if not len(self.step):
+            return self
+        union, first_ns, apart_ns = self._union()
+        step = union.start // apart_ns
+        shift_ns = first_ns - step * apart_ns
+        return Pieces(step=step, start_ns=union.start + shift_ns, end_ns=union.end + shift_ns)
+
     def union_by_step(self, steps: int) -> I64:
         """Of each step how long any rank has a piece."""
         if not len(self.step):
             return np.zeros(steps, np.int64)
-        first_ns = int(self.start_ns.min())
-        apart_ns = int(self.end_ns.max()) - first_ns + 1  # each step gets a stretch of time to itself
-        shift_ns = self.step * apart_ns - first_ns
-        union = Intervals.union_of(self.start_ns + shift_ns, self.end_ns + shift_ns)
+        union, _, apart_ns = self._union()
         begin_ns = np.arange(steps, dtype=np.int64) * apart_ns
         return union.overlap_with(begin_ns, begin_ns + apart_ns)
+
+    def _union(self) -> tuple[Intervals, int, int]:
+        """On a line on which each step has a stretch of time to itself; the time of its beginning, and their length."""
+        first_ns = int(self.start_ns.min())
+        apart_ns = int(self.end_ns.max()) - first_ns + 1
+        shift_ns = self.step * apart_ns - first_ns
+        return Intervals.union_of(self.start_ns + shift_ns, self.end_ns + shift_ns), first_ns, apart_ns
 
 
 @dataclass(kw_only=True)
@@ -99,13 +112,16 @@ class JobGain:
         usual = is_usual(self.lengths_ns)
         return float(by_step[usual].sum()) / max(float(self.lengths_ns[usual].sum()), 1.0)
 
-    def pieces_of(self, place: int, time: Intervals) -> Pieces:
-        """Time of the rank at this place, cut where its steps begin, on the clock that all ranks share."""
-        rank: Digest = self.diagnosis.ranks[place]
-        start_ns, end_ns = rank.ledger.start_ns, rank.ledger.end_ns
-        inside = time & Intervals.union_of(start_ns, end_ns)
-        borders = start_ns[inside.contains(start_ns)]
-        starts, ends = np.sort(np.append(inside.start, borders)), np.sort(np.append(inside.end, borders))
-        shift_ns = rank.zero_ns - self.diagnosis.clocks.offset_ns[place]
-        step: I64 = np.searchsorted(start_ns, starts, side="right") - 1
-        return Pieces(step=step, start_ns=starts + shift_ns, end_ns=ends + shift_ns)
+    def pieces_of(self, places: slice, side_by_side: SideBySide, inside: Intervals) -> Pieces:
+        """Time inside steps of the ranks at these places, side by side, on the clock that all ranks share."""
+        ranks = self.diagnosis.ranks[places]
+        begin_ns = side_by_side.moments([rank.ledger.start_ns for rank in ranks])
+        borders = begin_ns[inside.contains(begin_ns)]
+        starts, ends = (np.sort(np.concatenate((edges, borders))) for edges in (inside.start, inside.end))
+        rank = side_by_side.border_ns.searchsorted(starts, side="right") - 1
+        first_step = np.cumsum([0, *(len(rank.ledger.start_ns) for rank in ranks)])
+        step: I64 = begin_ns.searchsorted(starts, side="right") - 1 - first_step[rank]
+        zero_ns = np.array([rank.zero_ns for rank in ranks], np.int64)
+        offset_ns = np.array(self.diagnosis.clocks.offset_ns[places], np.int64)
+        shift_ns = (zero_ns - offset_ns - side_by_side.shift_ns)[rank]
+        return Pieces(step=step, start_ns=starts + shift_ns, end_ns=ends + shift_ns).united()

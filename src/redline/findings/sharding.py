@@ -13,6 +13,7 @@ from redline.findings.exposed import (
     exchanges_where,
     gradient_exchanges,
     hidden_with,
+    like_one_of,
     matter,
     transfer_of,
     untold_figures,
@@ -43,15 +44,16 @@ def parameter_gathers(rank: Digest) -> Mask:
 def gathered_again(rank: Digest, gathers: Mask) -> Mask:
     """Of these all-gathers those after the first forward pass of a step: of its backward pass, and of all passes of
     further micro-batches."""
-    series = rank.exchanges.series
-    repeated = np.isin(series, series[_in_both_passes(rank, gathers)])
+    repeated = like_one_of(rank, _in_both_passes(rank, gathers))
+    if not repeated.any():
+        return repeated
     return gathers & repeated & (_after_first_pass(rank) | (rank.exchanges.backward > 0))
 
 
 def _in_both_passes(rank: Digest, gathers: Mask) -> Mask:
     """Of these all-gathers those of backward passes, of a size that forward passes gather too."""
-    series, backward = rank.exchanges.series, rank.exchanges.backward
-    return gathers & (backward > 0) & np.isin(series, series[gathers & (backward == FORWARD)])
+    backward = rank.exchanges.backward
+    return gathers & (backward > 0) & like_one_of(rank, gathers & (backward == FORWARD))
 
 
 def _after_first_pass(rank: Digest) -> Mask:

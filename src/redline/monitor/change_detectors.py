@@ -38,6 +38,7 @@ _MOST_PREDICTED = 8.0  # deviation of the window before that counts: a shock tha
 _INNER = 3.0  # deviations that tell the correlation
 _MOST_CORRELATION = 0.8
 _SMOOTHED = 6  # windows, for drift
+_OF_DRIFT = _HISTORY // 2  # newest deviations that a drift may be in
 _DRIFT_NOISE = 6.0  # times the noise that a drift must be
 _NORMAL_MAD = 1.4826
 _UNLUCKY = 2.0  # units of noise by which three windows may hide a jump that is still claimed to be named
@@ -71,6 +72,7 @@ class ChangeDetectors:
         self._seen, self._needed = np.empty(0, np.int64), np.empty(0, np.int64)
         self._anchor = np.empty(0)
         self._told: tuple[Floats, Floats] | None = None  # noise, until it is told anew
+        self._told_before: tuple[Floats, Floats] | None = None  # noise before a drift could begin, as long
         self._smallest: dict[int, float] = {}  # jumps, as long as that noise holds
         self._updates = 0
 
@@ -89,7 +91,7 @@ class ChangeDetectors:
         self._seen = np.append(self._seen, np.zeros(count, np.int64))
         self._needed = np.append(self._needed, np.full(count, LEARNING))
         self._anchor = np.append(self._anchor, np.full(count, np.nan))
-        self._told = None
+        self._told = self._told_before = None
         return range(first, len(self))
 
     def usual(self, series: int) -> float:
@@ -103,11 +105,11 @@ class ChangeDetectors:
         self._anchor_learned(tested & np.isnan(self._anchor))
         self._updates += 1
         if self._updates % _REFRESHED == 0:
-            self._told = None
+            self._told = self._told_before = None
         level, scale, correlation = self._level(), *self._noise()
         jumped = self._jumped(np.where(tested, values - level, 0.0), scale, correlation, tested)
         self._push(values, values - level, known, tested)
-        drifted, drift = self._drifted(tested, scale, correlation)
+        drifted, drift = self._drifted(tested)
         newest = self._values[:, -_GUARD:]
         size = np.where(jumped, _quantile(newest) - level, np.where(drifted, drift, 0.0))
         windows = np.where(jumped, _beyond(newest - level[:, None], size), np.where(drifted, _SMOOTHED, 0))
@@ -132,8 +134,7 @@ class ChangeDetectors:
 
     def smallest_drift(self, series: int) -> float:
         """That is one; the wave of a day may hide as much again as it has."""
-        scale, correlation = self._noise()
-        return float(self._least_drift(scale, correlation)[series])
+        return float(self._least_drift()[series])
 
     @property
     def _threshold(self) -> float:
@@ -149,7 +150,7 @@ class ChangeDetectors:
             return
         self._anchor[learned] = _quantile(self._values[learned])
         fresh = learned & np.isnan(self._deviations).all(axis=1)
-        self._told = None
+        self._told = self._told_before = None
         self._deviations[fresh, -_LEVEL:] = self._values[fresh] - self._anchor[fresh, None]
 
     def _level(self) -> Floats:
@@ -176,11 +177,17 @@ class ChangeDetectors:
         self._pending[tested] = np.column_stack([self._pending[tested, 1:], deviation[tested]])
         self._seen += known
 
-    def _drifted(self, tested: Mask, scale: Floats, correlation: Floats) -> tuple[Mask, Floats]:
+    def _drifted(self, tested: Mask) -> tuple[Mask, Floats]:
         drift = _quantile(self._values[:, -_SMOOTHED:]) - self._anchor
-        return tested & (np.nan_to_num(np.abs(drift)) > self._least_drift(scale, correlation)), drift
+        return tested & (np.nan_to_num(np.abs(drift)) > self._least_drift()), drift
 
-    def _least_drift(self, scale: Floats, correlation: Floats) -> Floats:
+    def _least_drift(self) -> Floats:
+        """By the noise before it could begin: deviations from a median that lags behind a drift look like noise."""
+        if self._told_before is None:
+            enough = (~np.isnan(self._deviations[:, :-_OF_DRIFT])).sum(axis=1) >= _OF_DRIFT // 2
+            before = np.where(enough[:, None], self._deviations[:, :-_OF_DRIFT], self._deviations[:, -_OF_DRIFT:])
+            self._told_before = _noise_of(before, self._floor)
+        scale, correlation = self._told_before
         least: Floats = np.maximum(self._drift_floor, _DRIFT_NOISE * scale / np.sqrt(1 - correlation**2))
         return least
 

@@ -239,6 +239,16 @@ class JobFacts:
     allocator: AllocatorFacts | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCount:
+    """How many collectives a process group had had, on a backend that writes no numbers of them."""
+
+    name: str
+    ranks: tuple[int, ...] = ()
+    opened: int  # when the window began
+    closed: int  # when it ended
+
+
 @dataclass(frozen=True, kw_only=True)
 class HostEvidence:
     """All that was recorded about the host of one rank."""
@@ -253,6 +263,7 @@ class HostEvidence:
     facts: JobFacts = field(default_factory=JobFacts)
     calls: ModelCalls = field(default_factory=ModelCalls)
     held: HeldMemory = field(default_factory=HeldMemory)
+    groups: tuple[GroupCount, ...] = ()
 
     def self_check(self) -> None:
         """What all evidence promises, as assertions."""

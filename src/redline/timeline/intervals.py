@@ -35,20 +35,22 @@ class Intervals:
         """
         starts, ends = _checked(starts, ends)
         filled = ends > starts
-        starts, ends = starts[filled], ends[filled]
+        if not filled.all():
+            starts, ends = starts[filled], ends[filled]
         if not len(starts):
             return cls.empty()
-        if np.any(starts[1:] < starts[:-1]):
-            order = np.argsort(starts, kind="stable")
+        if (starts[1:] < starts[:-1]).any():
+            order = starts.argsort(kind="stable")
             starts, ends = starts[order], ends[order]
         reach = np.maximum.accumulate(ends)
         # A new interval begins where a start lies beyond everything before it.
-        apart = starts[1:] > reach[:-1]
-        return cls(starts[np.concatenate(([True], apart))], reach[np.concatenate((apart, [True]))])
+        apart = np.ones(len(starts) + 1, np.bool_)
+        np.greater(starts[1:], reach[:-1], out=apart[1:-1])
+        return cls(starts[apart[:-1]], reach[apart[1:]])
 
     @property
     def length_ns(self) -> int:
-        return int(np.sum(self.end - self.start))
+        return int((self.end - self.start).sum())
 
     def __len__(self) -> int:
         return len(self.start)
@@ -79,17 +81,15 @@ class Intervals:
 
     def contains(self, points: Times) -> Mask:
         """Whether each point is covered."""
-        begun = np.searchsorted(self.start, points, side="right")
-        ended = np.searchsorted(self.end, points, side="right")
-        return begun > ended
+        covered: Mask = self.start.searchsorted(points, side="right") > self.end.searchsorted(points, side="right")
+        return covered
 
     def clip(self, lo: int, hi: int) -> "Intervals":
         """The part inside `[lo, hi)`."""
         _check_window(lo, hi)
         if lo == hi:
             return Intervals.empty()
-        first = np.searchsorted(self.end, lo, side="right")
-        last = np.searchsorted(self.start, hi, side="left")
+        first, last = self.end.searchsorted(lo, side="right"), self.start.searchsorted(hi, side="left")
         return Intervals(np.maximum(self.start[first:last], lo), np.minimum(self.end[first:last], hi))
 
     def gaps(self, lo: int, hi: int) -> "Intervals":
@@ -103,13 +103,14 @@ class Intervals:
     def overlap_with(self, starts: Times, ends: Times) -> Times:
         """How many covered nanoseconds lie in each window `[starts[i], ends[i])`; windows may overlap."""
         starts, ends = _checked(starts, ends)
-        return self._covered_before(ends) - self._covered_before(starts)
+        before = self._covered_before(np.concatenate((ends, starts)))
+        return before[: len(ends)] - before[len(ends) :]
 
     def _covered_before(self, points: Times) -> Times:
         if not len(self):
             return np.zeros(points.shape, np.int64)
         lengths = np.cumsum(self.end - self.start)
-        begun = np.searchsorted(self.start, points, side="right")
+        begun = self.start.searchsorted(points, side="right")
         last = np.maximum(begun - 1, 0)
         # The last interval begun counts only up to the point.
         beyond = np.maximum(self.end[last] - points, 0)
@@ -132,9 +133,10 @@ class Intervals:
 def distinct_times(*sorted_times: Times) -> Times:
     """The times of all arrays, sorted, each once."""
     # A stable sort merges arrays that are already sorted; np.unique would take ten times as long.
-    times = np.sort(np.concatenate(sorted_times), kind="stable")
+    times = np.concatenate(sorted_times)
+    times.sort(kind="stable")
     first = np.ones(times.shape, np.bool_)
-    first[1:] = times[1:] != times[:-1]
+    np.not_equal(times[1:], times[:-1], out=first[1:])
     return times[first]
 
 
@@ -142,18 +144,18 @@ def _where(points: Times, covered: Mask) -> Intervals:
     """The intervals from each point to the next whose left end is covered; the last point begins none."""
     if not len(points):
         return Intervals.empty()
-    edges = np.diff(covered, prepend=False)
+    edges = covered.copy()
+    np.not_equal(covered[1:], covered[:-1], out=edges[1:])
     borders = points[edges]
     return Intervals(borders[::2], borders[1::2])
 
 
 def _checked(starts: Times, ends: Times) -> tuple[Times, Times]:
     # "safe" refuses floats: a float64 of nanoseconds since 1970 is already wrong.
-    starts = np.asarray(starts).astype(np.int64, casting="safe", copy=False)
-    ends = np.asarray(ends).astype(np.int64, casting="safe", copy=False)
+    starts, ends = (np.asarray(times).astype(np.int64, casting="safe", copy=False) for times in (starts, ends))
     if starts.shape != ends.shape or starts.ndim != 1:
         raise ValueError(f"starts and ends must be 1-d and of one length, not {starts.shape} and {ends.shape}")
-    if np.any(ends < starts):
+    if (ends < starts).any():
         at = int(np.argmax(ends < starts))
         raise ValueError(f"interval {at} ends at {ends[at]}, before it starts at {starts[at]}")
     return starts, ends

@@ -56,7 +56,7 @@ class Table:
     """Arrays of one length, one per field."""
 
     def __len__(self) -> int:
-        first: Column = getattr(self, fields(self)[0].name)
+        first: Column = getattr(self, next(iter(self.__dataclass_fields__)))
         return len(first)
 
     @classmethod
@@ -73,7 +73,7 @@ class Table:
         return cls(**{name: np.empty(0, dtype) for name, dtype in cls.layout().items()})
 
     def columns(self) -> dict[str, Column]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}  # asked for millions of times
 
     def take(self, rows: Column | slice) -> Self:
         """The given rows (indices, a mask or a slice), in that order."""

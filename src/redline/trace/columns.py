@@ -51,7 +51,7 @@ class Descriptions(Table):
     """The profiler's metadata of collectives, as it sits on operators and kernels."""
 
     row: I32 = column(np.int32)
-    collective: I32 = column(np.int32)  # text
+    collective: I32 = column(np.int32)  # text; none where only its number is known
     in_elements: I64 = column(np.int64)
     out_elements: I64 = column(np.int64)
     dtype: I32 = column(np.int32)  # text
@@ -277,14 +277,20 @@ class Collector:
                 self._lane_streams[lane] = (arg.device, arg.stream if isinstance(arg.stream, int) else NONE)
 
     def _add_descriptions(self, args: list[Args], rows: I32) -> None:
-        picked = [index for index, arg in enumerate(args) if arg.collective is not None]
+        picked = [
+            index
+            for index, arg in enumerate(args)
+            if arg.collective is not None or arg.collective_number != NONE  # the latter alone in files of ours
+        ]
         if not picked:
             return
         some = [args[index] for index in picked]
         self._append(
             Descriptions,
             row=rows[picked],
-            collective=self._intern([arg.collective or "" for arg in some]),
+            collective=np.array(
+                [NONE if arg.collective is None else self._texts[arg.collective] for arg in some], np.int32
+            ),
             in_elements=self._ints([arg.in_elements for arg in some]),
             out_elements=self._ints([arg.out_elements for arg in some]),
             dtype=self._intern([arg.dtype or "" for arg in some]),

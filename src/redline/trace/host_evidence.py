@@ -12,6 +12,7 @@ from redline.artifacts.masking import masked
 from redline.timeline.host_evidence import (
     CalledModel,
     Collections,
+    GroupCount,
     HeldMemory,
     HeldTable,
     HostEvidence,
@@ -63,6 +64,7 @@ def as_record(evidence: HostEvidence) -> dict[str, Any]:
             "used": evidence.calls.used,
         },
         "held": {**_lists(evidence.held.table), "names": evidence.held.names},
+        "groups": evidence.groups,
     }
     if evidence.collections is not None:
         record["collections"] = _lists(evidence.collections)
@@ -95,6 +97,7 @@ class _Reading:
             facts=self._part("facts", self._facts, JobFacts()),
             calls=self._part("calls", self._calls, ModelCalls()),
             held=self._part("held", self._held, HeldMemory()),
+            groups=self._part("groups", lambda value: _typed(value, tuple[GroupCount, ...]), ()),
         )
 
     def _part(self, name: str, read: Callable[[Any], Value], otherwise: Value) -> Value:

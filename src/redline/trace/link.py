@@ -231,14 +231,15 @@ def _communications(raw: RawColumns, work: DeviceWork, texts: list[str]) -> Comm
     rows = spans.rows_of(Kind.COMMUNICATION)
     launch = scattered(work, "launch", rows).astype(np.int32)
     region = scattered(work, "annotation", rows).astype(np.int32)
-    description = _descriptions(raw, rows, launch, raw.descriptions)
+    descriptions = raw.descriptions.take(raw.descriptions.collective != NONE)
+    description = _descriptions(raw, rows, launch, descriptions)
     described = description != NONE
     numbered = raw.descriptions.take(raw.descriptions.sequence != NONE)
     number = _descriptions(raw, rows, launch, numbered)  # not every version writes it beside the kernel, too
 
     def column(name: str) -> Column:
         values = np.full(len(rows), NONE, np.int64)
-        values[described] = raw.descriptions.columns()[name][description[described]]
+        values[described] = descriptions.columns()[name][description[described]]
         return values
 
     in_elements = column("in_elements")

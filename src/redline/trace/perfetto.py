@@ -119,9 +119,10 @@ class RankEvents:
     # --- arguments ---
 
     def _operator_args(self) -> Iterator[Args]:
-        table = self._timeline.operators
-        for external, sequence, thread, shapes, dtypes, strides, values in zip(
-            *(table.columns()[name].tolist() for name in ("external_id", "sequence", "forward_thread")),
+        table, comms = self._timeline.operators, self._timeline.communications
+        number_of = dict(zip(comms.row.tolist(), comms.sequence.tolist(), strict=True))
+        for row, external, sequence, thread, shapes, dtypes, strides, values in zip(
+            *(table.columns()[name].tolist() for name in ("row", "external_id", "sequence", "forward_thread")),
             *(self._raws(table.columns()[name]) for name in ("shapes", "dtypes", "strides", "values")),
             strict=True,
         ):
@@ -133,6 +134,7 @@ class RankEvents:
                 dtypes=dtypes,
                 strides=strides,
                 values=values,
+                collective_number=number_of.get(row, NONE),
             )
 
     def _call_args(self) -> Iterator[Args]:

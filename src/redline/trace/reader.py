@@ -27,6 +27,7 @@ from redline.trace import rank_claim, schema
 from redline.trace.column_builder import LaneKey
 from redline.trace.columns import RawColumns
 from redline.trace.document import Document
+from redline.trace.group_numbers import numbered
 from redline.trace.host_evidence import evidence_of
 from redline.trace.inflate import Limits, TraceContent, contents
 from redline.trace.link import linked
@@ -130,6 +131,7 @@ def _read_document(path: Path, content: TraceContent, options: ReadOptions, team
             origin=stated_origin(metadata),
             evidence=evidence,
         )
+        timeline = numbered(timeline, texts)
         if options.strict:
             refuse_damage(timeline.source)
         timelines.append(timeline)

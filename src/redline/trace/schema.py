@@ -324,6 +324,11 @@ def is_host_communication(name: str) -> bool:
     return _HOST_COMMUNICATION.match(name) is not None
 
 
+def is_counted_by_group(name: str) -> bool:
+    """Whether a process group on CPUs counts this as one of its collectives, as all ranks of it do."""
+    return is_host_communication(name) and not is_point_to_point(name)
+
+
 def is_backend_region(name: str) -> bool:
     """Whether an annotation was put around a collective by its backend, as in nccl:all_reduce."""
     return _BACKEND_REGION.match(name) is not None

@@ -106,6 +106,7 @@ KEPT_NAMES = [
     "KeyPadding(key=3, value=4)", "execute_context_0(0)_generation_32(32)", "step[DECODE bs=32]",
     "triton_red_fused_0d1d2d3de4de5c7ymz5yzhq2k3", "Optimizer.step#AdamW.step", "aten::_scaled_dot_product_attention",
     "at::native::(anonymous namespace)::sigmoid_kernel", "/opt/venv/token/train.py(12): key=lambda", "key: value",
+    "/etc/passwd: outside of the folders",
     "torch/nn/modules/activation.py(1241): forward key_padding_mask=None", "tokenization_llama.py(88): __init__",
     "dict[key=embedding.weight]", "state_dict key=layers.11.self_attn.q_proj.weight", "KEY=layers_11_attn_q_proj",
 ]  # fmt: skip

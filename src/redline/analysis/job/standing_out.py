@@ -1,7 +1,8 @@
 """Ranks whose raw traces are worth keeping: those that are late, or slower than ranks that do the same work."""
 
-from collections.abc import Mapping
-from statistics import median
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from redline.analysis.accounts import Account, place
 from redline.analysis.job.combine import Diagnosis
@@ -32,17 +33,27 @@ def _late(diagnosis: Diagnosis) -> list[int]:
 def _slow(diagnosis: Diagnosis) -> list[int]:
     """By the step without waiting for others, against others of the same kind."""
     own_ns = [_own_step_ns(rank) for rank in diagnosis.ranks]
+    of_kind: defaultdict[int, list[float]] = defaultdict(list)
+    for kind, time_ns in zip(diagnosis.kinds, own_ns, strict=True):
+        if time_ns:
+            of_kind[kind].append(time_ns)
+    for times_ns in of_kind.values():
+        times_ns.sort()
     excess: dict[int, float] = {}
-    for at, (rank, kind) in enumerate(zip(diagnosis.ranks, diagnosis.kinds, strict=True)):
-        others = [
-            own_ns[other]
-            for other, other_kind in enumerate(diagnosis.kinds)
-            if other_kind == kind and other != at and own_ns[other]
-        ]
-        usual_ns = median(others) if others else 0.0
-        if usual_ns and own_ns[at] > _SLOWER * usual_ns:
-            excess[rank.origin.rank] = own_ns[at] / usual_ns
+    for rank, kind, time_ns in zip(diagnosis.ranks, diagnosis.kinds, own_ns, strict=True):
+        usual_ns = _median_of_others(of_kind[kind], time_ns) if time_ns else 0.0
+        if usual_ns and time_ns > _SLOWER * usual_ns:
+            excess[rank.origin.rank] = time_ns / usual_ns
     return sorted(excess, key=lambda rank: -excess[rank])[:_MOST_OF_EACH]
+
+
+def _median_of_others(ordered: Sequence[float], own: float) -> float:
+    """Of ordered numbers without one of them; 0 where there is no other."""
+    place, others = bisect_left(ordered, own), len(ordered) - 1
+    if not others:
+        return 0.0
+    lower, upper = ((others - 1) // 2, others // 2)
+    return (ordered[lower + (lower >= place)] + ordered[upper + (upper >= place)]) / 2
 
 
 def _own_step_ns(rank: Digest) -> float:

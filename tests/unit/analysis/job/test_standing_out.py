@@ -1,12 +1,15 @@
 """Which ranks' raw traces are worth keeping: a late one, a slow one, and none where all are alike."""
 
 from pathlib import Path
+from statistics import median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from redline.analysis.job.combine import combine
 from redline.analysis.job.digests import digest_job
-from redline.analysis.job.standing_out import ranks_that_stand_out
+from redline.analysis.job.standing_out import _median_of_others, ranks_that_stand_out
 from redline.ranks.read_files import JobOptions
 from redline.testing.synthetic import JobSpec, Straggler, write_job
 
@@ -41,3 +44,10 @@ def test_a_rank_that_nobody_waits_for_stands_out_by_its_own_step(tmp_path: Path)
     paths = [job / f"rank-{rank}.pt.trace.json.gz" for rank in range(4)]
     diagnosis = combine(digest_job(paths, None, JobOptions(jobs=1, use_cache=False)).digests)
     assert list(ranks_that_stand_out(diagnosis).values()) == ["slow"]
+
+
+@given(st.lists(st.floats(1, 10**12), min_size=2, max_size=9), st.data())
+def test_the_others_are_all_but_one(times_ns: list[float], data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(times_ns) - 1))
+    others = times_ns[:place] + times_ns[place + 1 :]
+    assert _median_of_others(sorted(times_ns), times_ns[place]) == median(others)

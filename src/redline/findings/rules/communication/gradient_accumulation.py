@@ -2,14 +2,20 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
-from redline.findings.exposed import gradient_exchanges, matter, open_on_cpu, time_of, untold, untold_figures
+from redline.findings.exposed import (
+    gradient_exchanges,
+    like_one_of,
+    matter,
+    open_on_cpu,
+    time_of,
+    untold,
+    untold_figures,
+)
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import with_hooks
 from redline.numerics import Numerics
@@ -34,8 +40,11 @@ def match_job(diagnosis: Diagnosis) -> JobMatch | None:
 
 def exchanged_early(rank: Digest, gradients: Mask) -> Mask:
     """Exchanges of passes that another one follows before the optimizer, which exchanges the same again."""
-    series, backward = rank.exchanges.series, rank.exchanges.backward
-    return gradients & (backward > 1) & np.isin(series, series[gradients & (backward == 1)])
+    backward = rank.exchanges.backward
+    before_the_last = gradients & (backward > 1)
+    if not before_the_last.any():
+        return before_the_last
+    return before_the_last & like_one_of(rank, gradients & (backward == 1))
 
 
 def _most_passes(rank: Digest, early: Mask) -> int:

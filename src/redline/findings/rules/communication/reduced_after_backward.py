@@ -51,7 +51,9 @@ def _gained(rank: Digest, late: Mask) -> Intervals:
 def after_backward(rank: Digest) -> Mask:
     """All-reduces of gradients that the script itself starts, once the backward pass is over."""
     reduced = begun_in_steps(rank, exchanges_where(rank, lambda series: series.collective == "all_reduce"))
-    late = reduced & (rank.exchanges.backward == AFTER_BACKWARD)
+    late: Mask = reduced & (rank.exchanges.backward == AFTER_BACKWARD)
+    if not late.any():
+        return late
     payload_bytes = _payload_bytes(rank)
     late_bytes = int(payload_bytes[late].sum())
     steps = max(len(rank.ledger.start_ns), 1)

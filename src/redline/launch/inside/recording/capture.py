@@ -12,6 +12,7 @@ from redline.launch.inside.exception_origin import pass_on, tolerated
 from redline.launch.inside.job_facts import JobFactsCollector
 from redline.launch.inside.notes import Notes
 from redline.launch.inside.recording.called_models import CalledModelsCollector
+from redline.launch.inside.recording.collective_numbers import CollectiveNumberCollector
 from redline.launch.inside.recording.gc_runs import GcRunCollector
 from redline.launch.inside.recording.host_evidence import EvidenceRecorder
 from redline.launch.inside.recording.machine_share import MachineShareCollector
@@ -101,6 +102,7 @@ class Capture:
             MachineShareCollector(self._context),
             ThreadTimeCollector(),
             GcRunCollector(),
+            CollectiveNumberCollector(),
         ]
         if self._held is not None:
             collectors.append(self._held)
