@@ -7,8 +7,8 @@ predicted over measured step time, with a loss that grows like the error itself 
 not decide. What runs hardly tell stays near where it starts, which is what the software is known to do. `sustained` is
 told apart by machine and number format, as is attention, whose kernels are written for one machine; everything else
 belongs to the stack. Mixtures of experts tell only what concerns experts, after everything else; jobs of nanotron's
-sweep on 64 nodes tell only how its cluster stalls there. The spread that is written beside them comes from fitting four
-fifths of the even half and predicting the other fifth. The odd half is never read here.
+sweep on 64 nodes tell only how its cluster stalls there. The odd half is never read here. Run
+scripts/score_left_out.py next: how far plans can be trusted comes from fits to parts of these runs.
 """
 
 import json
@@ -84,10 +84,7 @@ SCALE = 0.05
 PRIOR = 0.9 * SCALE
 # Of a slope; and what a further round has to gain, as a share of the loss.
 STEP, TOLERANCE = 1e-3, 1e-3
-FOLDS = 5
 LEAST_UTILIZATION = 10.0
-# Fewer runs do not tell how far they scatter: then it is as far as stacks lie from each other.
-LEAST_RUNS, UNTOLD = 10, (0.75, 1.33)
 
 
 @dataclass(frozen=True)
@@ -138,8 +135,8 @@ def main() -> None:
     stacks: dict[str, Constants] = {}
     for name in (*PLANS, DEFAULT_STACK):
         own = runs_of(name, runs)
-        stacks[name] = {**fitted(name, own), **_spreads(name, own)}
-        print(name, len(own), stacks[name]["spread"])
+        stacks[name] = fitted(name, own)
+        print(name, len(own))
     stacks = everywhere(stacks)
     how = (
         "Made by scripts/fit_step.py from runs with even ids in planner/validation/data/training_runs.csv.gz. "
@@ -355,32 +352,6 @@ def _within(name: str, value: float) -> float:
 
 def _mean(numbers: list[float]) -> float:
     return float(np.mean(numbers))
-
-
-def _spreads(name: str, runs: Runs) -> Constants:
-    """Measured over predicted, at the tenth and ninetieth percentile of usual runs that a fit has not seen."""
-    search, weights = _search(name, runs), _weights(name, runs)
-    found = search.best(runs, weights, search.start, evaluations=60)
-    fold = np.arange(len(runs)) % FOLDS
-    errors = np.zeros(len(runs))
-    for each in range(min(FOLDS, len(runs))):
-        seen, unseen = runs.where(fold != each), runs.where(fold == each)
-        point = search.best(seen, weights[fold != each], found, evaluations=10)
-        errors[fold == each] = search.errors(point[None], unseen)[0]
-    unusual = runs.sparse | runs.adapters
-    spreads = {"spread": _spread(-errors[~unusual & _usual(runs)])}
-    return {**spreads, "spread_unusual": _spread(-errors[unusual])} if unusual.sum() >= LEAST_RUNS else spreads
-
-
-def _spread(errors: Numbers) -> dict[str, float]:
-    """With few runs, the ends of eight of ten are not among them: a normal curve of usual width fills in."""
-    if len(errors) < LEAST_RUNS:
-        return {"low": UNTOLD[0], "high": UNTOLD[1], "runs": len(errors)}
-    usual = 0.08 * np.array([-1.2816, 1.2816])
-    seen = np.quantile(errors, [0.1, 0.9])
-    trust = len(errors) / (len(errors) + 5.0)
-    low, high = np.exp(trust * seen + (1 - trust) * usual)
-    return {"low": _rounded(float(low)), "high": _rounded(float(high)), "runs": len(errors)}
 
 
 def _kinds(runs: Runs) -> list[str]:

@@ -16,6 +16,8 @@ from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingP
 from redline.planner.serve.serving_rates import Constants
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.search.alternatives import Alternative, Change
+from redline.planner.train.search.plan_trust import Trust
+from redline.planner.train.search.situations import Situation
 from redline.planner.train.search.training_plan import Candidate, MeasuredAccuracy, TrainingPlan
 from redline.planner.train.stacks import rates_of
 from redline.planner.train.step_cost import MemoryUse, StepTime
@@ -23,6 +25,7 @@ from redline.planner.train.time.overlap import Overlap
 from redline.planner.train.time.step_costs import StepCosts
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.planner.train.transformer import Transformer
+from redline.planner.validation.left_out_accuracy import LeftOut, LeftOutAccuracy, PeerAccuracy
 from redline.planner.validation.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
 from redline.planner.validation.serving_accuracy import ServingAccuracy
 from redline.planner.validation.step_accuracy import Accuracy, Choice, ChoiceLoss, StepAccuracy
@@ -154,9 +157,14 @@ def plan(**more: Any) -> TrainingPlan:
         "rates": rates_of(h100()), "ranked": (best, *others),
         "frontier": (best, *others[1:]), "overlaps": overlaps(), "alternatives": alternatives(), "changes": changes(),
         "evidence": (
-            MeasuredAccuracy(what="step", stack="megatron", rows=214, median=0.041, p90=0.132),
-            MeasuredAccuracy(what="memory", stack="all", rows=905, median=0.066, p90=0.181),
+            MeasuredAccuracy(
+                what="step", stack="megatron", situation="model", rows=214, groups=9, median=0.041, p90=0.132
+            ),
+            MeasuredAccuracy(
+                what="memory", stack="all", situation="stack", rows=905, groups=1, median=0.066, p90=0.181
+            ),
         ),
+        "trust": Trust(situations=(Situation.MODEL,), low=0.9, high=1.15, runs=214, profile_error=0.0),
     }  # fmt: skip
     return TrainingPlan(**given | more)
 
@@ -168,7 +176,7 @@ def nothing_fits() -> TrainingPlan:
     best = replace(best, memory=memory, peak_bytes=float(memory.peak_bytes), step_s=12.4)
     return plan(
         devices=1, fitting=0, best=best, ranked=(), frontier=(), overlaps=(), alternatives=(), changes=(),
-        evidence=(),
+        evidence=(), trust=Trust(situations=(), low=0.5, high=2.0, runs=0, profile_error=0.0),
     )  # fmt: skip
 
 
@@ -267,7 +275,26 @@ def validation() -> Validation:
         for group in ("held out", "held out, speculative", "B200-SXM")
     )
     memory = MemoryAccuracy(peaks=peaks, left_out={"computed, not measured": 4}, verdicts=verdicts)
-    return Validation(step=step, memory=memory, serving=serving)
+    return Validation(left_out=left_out(), step=step, memory=memory, serving=serving)
+
+
+def left_out() -> LeftOut:
+    every = tuple(left_out_accuracy(situation, "all", 1.0 + number / 2) for number, situation in enumerate(Situation))
+    peer = PeerAccuracy(
+        name="llm-analysis", runs=2790, median=0.46, ninetieth=0.83, own_median=0.19, own_ninetieth=0.47
+    )
+    return LeftOut(
+        every=(*every, left_out_accuracy(Situation.MODEL, "experts", 3.0)),
+        stacks=tuple(left_out_accuracy(Situation.MODEL, name, 1.0) for name in ("megatron-core", "nanotron")),
+        peers=(peer,),
+    )
+
+
+def left_out_accuracy(situation: Situation, name: str, scale: float) -> LeftOutAccuracy:
+    return LeftOutAccuracy(
+        situation=situation, name=name, runs=3400, groups=12, bias=0.01 * scale, median=0.05 * scale,
+        ninetieth=0.2 * scale, covered=0.8, nearest_median=0.08 * scale, nearest_ninetieth=0.5 * scale,
+    )  # fmt: skip
 
 
 def scatter(name: str = "nanotron", points: int = 20) -> Scatter:

@@ -15,6 +15,8 @@ from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint
 from redline.planner.train.memory.module_memory import module_memory
 from redline.planner.train.memory.runnable import Mask
+from redline.planner.train.search.plan_trust import Trust, guess
+from redline.planner.train.search.situations import PlannedJob
 from redline.planner.train.search.space import Space, module_layouts
 from redline.planner.train.search.training_plan import MeasuredAccuracy
 from redline.planner.train.simulation.timeline_drawing import Drawing, module_drawing
@@ -83,11 +85,11 @@ class Module:
     ) -> Drawing:
         return module_drawing(self.counted, layout, rates, costs, half=half)
 
-    def spread(self, stack: str, machine: Machine) -> tuple[float, float]:
+    def trust(self, job: PlannedJob) -> Trust:
         """A guess: modules were never held against measured runs."""
-        return 0.5, 2.0
+        return guess(job)
 
-    def evidence(self, stack: str, machine: Machine) -> tuple[MeasuredAccuracy, ...]:
+    def evidence(self, job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
         return ()
 
     def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:

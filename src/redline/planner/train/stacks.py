@@ -102,16 +102,6 @@ def format_kind(dtype: str) -> str:
     return dtype if dtype in {"fp8", "fp4"} else "half"
 
 
-def spread(name: str, *, unusual: bool = False) -> tuple[float, float]:
-    """Eight of ten measured steps of a stack lie between these two multiples of what is predicted for them.
-
-    Mixtures of experts and adapters are unusual: they scatter more.
-    """
-    written = _constants(name)
-    factors = written["spread_unusual"] if unusual and "spread_unusual" in written else written["spread"]
-    return factors["low"], factors["high"]
-
-
 def _constants(name: str) -> dict[str, dict[str, float]]:
     if name not in _file():
         raise UsageError(f"there is no software stack {name!r}\nthere are: {', '.join(stack_names())}")

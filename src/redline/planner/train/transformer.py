@@ -15,7 +15,8 @@ from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint
 from redline.planner.train.memory.runnable import Mask, runnable
 from redline.planner.train.memory.use import memory_use
-from redline.planner.train.search.plan_trust import evidence, spread_of
+from redline.planner.train.search.plan_trust import Trust, evidence, trust_of
+from redline.planner.train.search.situations import PlannedJob, PlannedRun
 from redline.planner.train.search.space import (
     LARGEST_CONTEXT,
     LARGEST_TENSOR,
@@ -92,11 +93,14 @@ class Transformer:
     ) -> Drawing:
         return model_drawing(self.model, batch, layout, rates, costs, dtype=dtype, half=half)
 
-    def spread(self, stack: str, machine: Machine) -> tuple[float, float]:
-        return spread_of(stack, machine, unusual=bool(self.model.moe_layers))
+    def trust(self, job: PlannedJob) -> Trust:
+        return trust_of(self._run(job))
 
-    def evidence(self, stack: str, machine: Machine) -> tuple[MeasuredAccuracy, ...]:
-        return evidence(stack, machine)
+    def evidence(self, job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
+        return evidence(self._run(job))
+
+    def _run(self, job: PlannedJob) -> PlannedRun:
+        return PlannedRun(job=job, model=self.model)
 
     def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:
         """It has all that a layout can divide."""

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from redline.planner.train.layout import Batch, Layout
     from redline.planner.train.memory.footprint import Footprint
     from redline.planner.train.memory.runnable import Mask
+    from redline.planner.train.search.plan_trust import Trust
+    from redline.planner.train.search.situations import PlannedJob
     from redline.planner.train.search.space import Space
     from redline.planner.train.search.training_plan import MeasuredAccuracy
     from redline.planner.train.simulation.timeline_drawing import Drawing
@@ -75,10 +77,10 @@ class Workload(Protocol):
     ) -> Drawing:
         """How the events of a simulated step are drawn."""
 
-    def spread(self, stack: str, machine: Machine) -> tuple[float, float]:
-        """The 80 % interval of the step time, as multiples of the predicted one."""
+    def trust(self, job: PlannedJob) -> Trust:
+        """The interval of the step time, and what of the job is new."""
 
-    def evidence(self, stack: str, machine: Machine) -> tuple[MeasuredAccuracy, ...]:
+    def evidence(self, job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
         """How well such predictions fared on measured runs; nothing where there are none."""
 
     def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:

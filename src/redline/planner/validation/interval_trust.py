@@ -1,63 +1,72 @@
-"""The errors that every plan quotes, per software stack, from the tables of accuracy.
+"""What every plan quotes of its errors: planner/train/search/trust.json, from the tables of accuracy."""
 
-A plan whose stack has no measured runs quotes those of all stacks. What it does not know about its software, it must
-not know about theirs: steps of all of them are predicted as those of usual software, and memory with no constant that
-was fitted.
-"""
-
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from redline.model.model import Column
 from redline.planner.train.search.plan_trust import EVERY
-from redline.planner.train.stacks import DEFAULT_STACK
+from redline.planner.train.search.situations import Situation
+from redline.planner.train.stacks import format_kind
+from redline.planner.validation.folds import chips, shapes
+from redline.planner.validation.intervals import intervals
+from redline.planner.validation.left_out import residuals
+from redline.planner.validation.left_out_accuracy import LeftOutAccuracy, of_all, of_stack
 from redline.planner.validation.memory import as_measured, measured_peaks, predicted_use
 from redline.planner.validation.memory_accuracy import memory_accuracy
-from redline.planner.validation.step_accuracy import LEAST_UTILIZATION, SWEEP, predicted, step_accuracy
 from redline.planner.validation.training import Runs, expressed_runs
 
 DIGITS = 3
 Entry = dict[str, float]
+PLANNED = tuple(situation for situation in Situation if situation is not Situation.SOURCE)
 
 
-def held_out() -> dict[str, dict[str, Entry]]:
-    """Of step time and of memory: rows, median and 90th percentile of absolute errors."""
-    steps = {
-        accuracy.name: _entry(accuracy.runs, accuracy.median, accuracy.ninetieth) for accuracy in step_accuracy().stacks
+def trust() -> dict[str, Any]:
+    """All of it: what was measured, intervals by situation, and errors of step time and memory."""
+    return {
+        "measured": measured(expressed_runs()),
+        "intervals": {situation.value: _intervals(situation) for situation in PLANNED},
+        "errors": {situation.value: dict(_errors(situation)) for situation in PLANNED},
+        "memory": memory_errors(),
     }
-    peaks = {
-        accuracy.stack: _entry(accuracy.rows, accuracy.median, accuracy.p90) for accuracy in memory_accuracy().peaks
-    }
-    return {"step": {**steps, EVERY: _steps_as_usual()}, "memory": {**peaks, EVERY: _peaks_unfitted()}}
 
 
-def usual_spread() -> Entry:
-    """Eight of ten measured steps of all software lie between these multiples of what is predicted for usual software.
-
-    From runs with even ids, so that those with odd ids can say whether it is true.
-    """
-    runs = _usable_runs(held_out=False)
-    low, high = np.quantile(runs.measured_s / predicted(runs).step_s, (0.1, 0.9))
-    return {"low": round(float(low), DIGITS), "high": round(float(high), DIGITS), "runs": len(runs)}
-
-
-def measured_machines() -> list[str]:
-    """Those that measured runs ran on: records of the catalogue."""
-    return sorted(set(expressed_runs().machines.tolist()))
+def measured(runs: Runs) -> dict[str, dict[str, dict[str, list[Any]]]]:
+    """By stack and type of GPU: formats, models and numbers of GPUs of its runs."""
+    kinds = np.array([format_kind(dtype) for dtype in runs.formats.tolist()])
+    columns = {"formats": kinds, "models": shapes(runs), "devices": runs.devices.astype(np.int64)}
+    found: dict[str, dict[str, dict[str, list[Any]]]] = {}
+    for stack, chip in sorted(set(zip(runs.stacks.tolist(), chips(runs).tolist(), strict=True))):
+        own = (runs.stacks == stack) & (chips(runs) == chip)
+        found.setdefault(stack, {})[chip] = {name: np.unique(all_[own]).tolist() for name, all_ in columns.items()}
+    return found
 
 
-def _steps_as_usual() -> Entry:
-    runs = _usable_runs(held_out=True)
-    return _scored(predicted(runs).step_s / runs.measured_s - 1)
+def _intervals(situation: Situation) -> dict[str, Entry]:
+    return {
+        f"{each.cell.stack}/{each.cell.chip}/{'unusual' if each.cell.unusual else 'usual'}": {
+            "low": round(each.low, DIGITS), "high": round(each.high, DIGITS), "runs": each.runs, "groups": each.groups,
+        }
+        for each in intervals(situation)
+    }  # fmt: skip
 
 
-def _usable_runs(*, held_out: bool) -> Runs:
-    """Taken for runs of usual software."""
-    every = expressed_runs()
-    usable = (every.stacks != SWEEP) | (every.utilization >= LEAST_UTILIZATION)
-    runs = every.where((every.held_out == held_out) & usable)
-    return replace(runs, stacks=np.full(len(runs), DEFAULT_STACK))
+def _errors(situation: Situation) -> Any:
+    yield EVERY, _accuracy(of_all(situation))
+    for stack in np.unique(residuals(situation).runs.stacks).tolist():
+        found = of_stack(situation, stack)
+        assert found is not None
+        yield stack, _accuracy(found)
+
+
+def _accuracy(found: LeftOutAccuracy) -> Entry:
+    return {**_entry(found.runs, found.median, found.ninetieth), "groups": found.groups}
+
+
+def memory_errors() -> dict[str, Entry]:
+    """A stack that nobody measured has what is predicted with no constant that was fitted."""
+    peaks = {each.stack: _entry(each.rows, each.median, each.p90) for each in memory_accuracy().peaks}
+    return {**peaks, EVERY: _peaks_unfitted()}
 
 
 def _peaks_unfitted() -> Entry:

@@ -1,8 +1,8 @@
 """How far predicted step times lie from measured ones, on runs that were left out of the fit."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,18 +10,13 @@ from redline.planner.train.column_rows import rows_of
 from redline.planner.train.memory.oom_probability import oom_probability
 from redline.planner.train.memory.use import memory_use
 from redline.planner.train.search.ranking import by_speed
-from redline.planner.train.stacks import SoftwareStack, StackConstants, from_constants, spread, stack, with_stack
-from redline.planner.train.step_cost import StepTime
-from redline.planner.train.time.step import step_time
-from redline.planner.train.time.step_costs import step_costs
+from redline.planner.train.search.situations import Situation
 from redline.planner.train.training_choices import ACCEPTED_CHANCE
-from redline.planner.train.training_rates import Rates
+from redline.planner.validation.intervals import covered
+from redline.planner.validation.predicted_steps import SWEEP, predicted, usual
 from redline.planner.validation.rows import Mask, Numbers
 from redline.planner.validation.training import Runs, expressed_runs, unexpressed_runs
 
-# Below this utilization, runs of nanotron's sweep are layouts that nobody would choose.
-LEAST_UTILIZATION = 10.0
-SWEEP = "nanotron"
 MEGATRON = ("megatron-core", "megatron-bridge", "megatron-lm", "bigscience")
 LEAST_GROUP = 5
 
@@ -87,11 +82,11 @@ def step_accuracy() -> StepAccuracy:
     """Held against the package's own measurements, in about a second."""
     runs = expressed_runs()
     scored = runs.where(runs.held_out & usual(runs))
-    predicted_s = predicted(scored).step_s
+    predicted_s, inside = predicted(scored).step_s, covered(Situation.LAYOUT)
     dense = ~scored.sparse & ~scored.narrow & ~scored.long & ~scored.adapters
 
     def score(name: str, mask: Mask) -> Accuracy:
-        return _accuracy(name, scored.where(mask), predicted_s[mask])
+        return _accuracy(name, scored.where(mask), predicted_s[mask], inside[mask])
 
     masks = {"experts": scored.sparse, "fewer bits": scored.narrow, "long": scored.long}
     left_out = Counter(unexpressed.reason for unexpressed in unexpressed_runs())
@@ -117,31 +112,6 @@ def _siblings(scored: Runs, fitted: Runs) -> float:
 def _configurations(runs: Runs) -> list[tuple[str, ...]]:
     parts = (runs.stacks, runs.machines, runs.formats, runs.names)
     return list(zip(*(part.tolist() for part in parts), strict=True))
-
-
-def usual(runs: Runs) -> Mask:
-    """Those that are scored: of nanotron's sweep, layouts that somebody might choose."""
-    return np.asarray((runs.stacks != SWEEP) | (runs.utilization >= LEAST_UTILIZATION), np.bool_)
-
-
-def predicted(runs: Runs, constants: Mapping[str, StackConstants] | None = None) -> StepTime:
-    """The step of every run, by what it is spent on."""
-    return step_time(step_costs(runs.model, runs.batch, runs.layout, rates(runs, constants)))
-
-
-def rates(runs: Runs, constants: Mapping[str, StackConstants] | None = None) -> Rates:
-    """Of every run: its machine under its stack, with the constants of the package where no others are given."""
-    keys = list(zip(runs.stacks.tolist(), runs.machines.tolist(), runs.formats.tolist(), strict=True))
-    kinds = sorted(set(keys))
-    stacks = [
-        stack(*kind) if constants is None else from_constants(constants[kind[0]], kind[1], kind[2]) for kind in kinds
-    ]
-    at = np.array([kinds.index(key) for key in keys])
-    columns = {
-        field.name: np.array([getattr(software, field.name) for software in stacks])[at]
-        for field in fields(SoftwareStack)
-    }
-    return with_stack(runs.bare, SoftwareStack(**columns))
 
 
 def choice_loss(runs: Runs) -> ChoiceLoss:
@@ -171,10 +141,8 @@ def _choices(runs: Runs, told_s: Numbers) -> Iterator[Choice]:
             yield Choice(model=model, devices=int(devices), layouts=len(measured_s), lost=float(lost))
 
 
-def _accuracy(name: str, runs: Runs, predicted_s: Numbers) -> Accuracy:
+def _accuracy(name: str, runs: Runs, predicted_s: Numbers, inside: Mask) -> Accuracy:
     errors = predicted_s / runs.measured_s - 1
-    low, high = _interval(runs, predicted_s)
-    inside = (low <= runs.measured_s) & (runs.measured_s <= high)
     return Accuracy(
         name=name,
         runs=len(runs),
@@ -183,9 +151,3 @@ def _accuracy(name: str, runs: Runs, predicted_s: Numbers) -> Accuracy:
         ninetieth=float(np.quantile(np.abs(errors), 0.9)),
         covered=float(np.mean(inside)),
     )
-
-
-def _interval(runs: Runs, predicted_s: Numbers) -> tuple[Numbers, Numbers]:
-    kinds = zip(runs.stacks.tolist(), (runs.sparse | runs.adapters).tolist(), strict=True)
-    spreads = np.array([spread(name, unusual=unusual) for name, unusual in kinds])
-    return predicted_s * spreads[:, 0], predicted_s * spreads[:, 1]

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from redline.planner.validation.left_out_accuracy import LeftOut, left_out_accuracy
 from redline.planner.validation.memory import as_measured, measured_peaks, predicted_use
 from redline.planner.validation.memory_accuracy import MemoryAccuracy, memory_accuracy
+from redline.planner.validation.predicted_steps import predicted as predicted_steps
+from redline.planner.validation.predicted_steps import usual
 from redline.planner.validation.rows import Numbers
 from redline.planner.validation.serving import load_serving
 from redline.planner.validation.serving_accuracy import SCORED, ServingAccuracy, serving_accuracy
 from redline.planner.validation.serving_accuracy import predicted as predicted_serving
-from redline.planner.validation.step_accuracy import LEAST_UTILIZATION, SWEEP, StepAccuracy, step_accuracy
-from redline.planner.validation.step_accuracy import predicted as predicted_steps
+from redline.planner.validation.step_accuracy import StepAccuracy, step_accuracy
 from redline.planner.validation.training import expressed_runs
 from redline.progress import Progress, ProgressStage, silent
 
@@ -31,7 +33,10 @@ class Scatter:
 class Validation:
     """All tables of `redline plan validate`."""
 
+    left_out: LeftOut
+    """Step time, by what was left out of the fit."""
     step: StepAccuracy
+    """Of layouts between those that were fitted to."""
     memory: MemoryAccuracy
     serving: tuple[ServingAccuracy, ...]
 
@@ -42,13 +47,13 @@ def validate(progress: Progress = silent) -> Validation:
     progress(ProgressStage.VALIDATE, 1, 3)
     memory = memory_accuracy()
     progress(ProgressStage.VALIDATE, 2, 3)
-    return Validation(step=step, memory=memory, serving=serving_accuracy())
+    return Validation(left_out=left_out_accuracy(), step=step, memory=memory, serving=serving_accuracy())
 
 
 def step_points() -> tuple[Scatter, ...]:
     """Seconds, by software stack."""
     runs = expressed_runs()
-    scored = runs.where(runs.held_out & ((runs.stacks != SWEEP) | (runs.utilization >= LEAST_UTILIZATION)))
+    scored = runs.where(runs.held_out & usual(runs))
     return tuple(_by_name(scored.stacks, scored.measured_s, predicted_steps(scored).step_s))
 
 

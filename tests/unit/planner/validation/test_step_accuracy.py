@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from redline.model.parameters import active_parameters
-from redline.planner.validation.step_accuracy import StepAccuracy, choice_loss, predicted, rates, step_accuracy
+from redline.planner.validation.predicted_steps import predicted, rates
+from redline.planner.validation.step_accuracy import StepAccuracy, choice_loss, step_accuracy
 from redline.planner.validation.training import Runs, expressed_runs, unexpressed_runs
 
 

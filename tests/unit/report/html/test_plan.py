@@ -139,10 +139,11 @@ def test_the_page_of_a_validation_has_every_table_and_chart() -> None:
     text = validate_page.render(validation(), [scatter()], [scatter("jax", 3), scatter()], [scatter("SGLang")])
     data = data_of(text)
     assert set(data["charts"]) == {"steps_seen", "memory_seen", "serving_seen"}
-    tables = {"steps", "stacks", "choices", "each_choice", "memory", "verdicts", "serving", "left_out"}
+    tables = {"steps", "stacks", "choices", "each_choice", "memory", "verdicts", "serving"}
+    tables |= {"left_out", "left_out_stacks", "peers", "unmodelled"}
     assert set(data["tables"]) == tables
     assert [group["name"] for group in data["charts"]["memory_seen"]["groups"]] == ["nanotron", "jax"]
-    assert "Median error on held-out runs: step time 5.0 %" in visible(text)
+    assert "Median error: step time 7.5 % where the model was left out of the fit" in visible(text)
 
 
 def test_points_that_are_no_measurement_are_not_drawn() -> None:

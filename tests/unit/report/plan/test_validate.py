@@ -47,4 +47,4 @@ def test_the_json_is_whole() -> None:
     assert record["kind"] == "plan-validation"
     assert record["step"]["dense"]["median"] == 0.05
     assert record["memory"]["verdicts"]["false_fits"] == 30
-    assert (record["schema_version"], record["step"]["siblings"]) == (2, 0.984)
+    assert (record["schema_version"], record["step"]["siblings"]) == (3, 0.984)

@@ -16,6 +16,7 @@ from redline.planner.train.search.alternatives import BETTER, Change, alternativ
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob
 from redline.planner.train.search.ranking import ALIKE
 from redline.planner.train.search.search import FoundLayouts, frontier, safer, search
+from redline.planner.train.search.situations import PlannedJob
 from redline.planner.train.search.space import Space
 from redline.planner.train.search.training_plan import Candidate, TrainingPlan
 from redline.planner.train.stack_abilities import abilities
@@ -93,7 +94,8 @@ def plan_training(request: TrainingRequest, progress: Progress = silent) -> Trai
         overlaps=overlaps(costs, best.time),
         alternatives=alternatives(layouts, device_bytes) if layouts.fitting else (),
         changes=_changes(request, job, layouts, progress) if layouts.fitting else (),
-        evidence=request.workload.evidence(request.stack, request.machine),
+        evidence=request.workload.evidence(_planned(request)),
+        trust=request.workload.trust(_planned(request)),
     )
 
 
@@ -177,7 +179,7 @@ def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
 
 def _candidate(job: TrainingJob, evaluated: Evaluated, request: TrainingRequest) -> Candidate:
     step_s, peak_bytes = float(evaluated.step_s), float(evaluated.peak_bytes)
-    low, high = request.workload.spread(request.stack, request.machine)
+    trust = request.workload.trust(_planned(request))
     low_bytes, high_bytes = peak_interval(peak_bytes, request.stack)
     possible = float(job.rates.peak_flops_per_s) * request.devices * step_s
     return Candidate(
@@ -185,8 +187,8 @@ def _candidate(job: TrainingJob, evaluated: Evaluated, request: TrainingRequest)
         micro_batches=int(micro_batches(job.batch, evaluated.layout)),
         time=evaluated.time,
         step_s=step_s,
-        step_low_s=step_s * low,
-        step_high_s=step_s * high,
+        step_low_s=step_s * trust.low,
+        step_high_s=step_s * trust.high,
         tokens_per_s=float(job.batch.sequence * job.batch.sequences) / step_s,
         mfu=_flops(job, evaluated.layout) / possible,
         memory=evaluated.memory,
@@ -194,6 +196,16 @@ def _candidate(job: TrainingJob, evaluated: Evaluated, request: TrainingRequest)
         peak_low_bytes=float(low_bytes),
         peak_high_bytes=float(high_bytes),
         chance=float(evaluated.chance),
+    )
+
+
+def _planned(request: TrainingRequest) -> PlannedJob:
+    return PlannedJob(
+        stack=request.stack,
+        machine=request.machine,
+        dtype=request.dtype,
+        devices=request.devices,
+        adapters=any(request.fixed.get("lora", ())),
     )
 
 

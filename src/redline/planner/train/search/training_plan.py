@@ -11,6 +11,7 @@ from redline.planner.train.step_cost import MemoryUse, StepTime
 if TYPE_CHECKING:
     from redline.hardware.machine import Machine
     from redline.planner.train.search.alternatives import Alternative, Change
+    from redline.planner.train.search.plan_trust import Trust
     from redline.planner.train.time.overlap import Overlap
     from redline.planner.train.time.step_costs import StepCosts
     from redline.planner.train.training_rates import Rates
@@ -48,7 +49,11 @@ class MeasuredAccuracy:
     """step or memory"""
     stack: str
     """Whose rows these are; "all" where the stack has none of its own."""
+    situation: str
+    """What was left out of the fit with each of these runs: one of Situation."""
     rows: int
+    groups: int
+    """That were left out, one after the other."""
     median: float
     """Of the absolute errors, as a share."""
     p90: float
@@ -91,6 +96,8 @@ class TrainingPlan:
     alternatives: tuple[Alternative, ...]
     changes: tuple[Change, ...]
     evidence: tuple[MeasuredAccuracy, ...]
+    trust: Trust
+    """Of the step time."""
 
     @property
     def tokens_per_step(self) -> float:

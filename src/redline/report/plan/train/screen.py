@@ -84,12 +84,13 @@ def screen_of(plan: TrainingPlan, job: JobCost | None = None, *, brief: bool) ->
 
 
 def _facts(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
+    yield _("errors"), say.known(plan)
     yield _("model"), parameters(plan.parameters, plan.active_parameters)
     yield _("machine"), say.machine(plan)
     yield _("batch"), say.batch(plan)
     yield _("step"), say.step(plan, plan.best)
     yield _("speed"), say.speed(plan, plan.best)
-    yield _("GPU memory"), say.memory(plan, plan.best)
+    yield say.memory_name(plan), say.memory(plan, plan.best)
     if plan.safer is not None:
         yield _("safer"), say.safer(plan, plan.safer)
     yield _("searched"), say.searched(plan)

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from math import isfinite, isinf
 
 from redline.planner.train.search.alternatives import Alternative, Change
+from redline.planner.train.search.plan_trust import NOISY, is_gpu
+from redline.planner.train.search.situations import Situation
 from redline.planner.train.search.training_plan import Candidate, MeasuredAccuracy, TrainingPlan
 from redline.planner.train.stacks import DEFAULT_STACK
 from redline.planner.train.time.overlap import Overlap
@@ -258,33 +260,76 @@ def effect(better: Change) -> str:
 # --- trust ------------------------------------------------------------------------------------------------------------
 
 
+# What a plan has in common with no run that was fitted to.
+NEW = {
+    Situation.LAYOUT: marked("runs of this model on as many of these GPUs with this software were fitted to"),
+    Situation.MODEL: marked("a model that was not measured on this GPU with this software"),
+    Situation.GPUS: marked("a number of GPUs that was not measured with this software"),
+    Situation.GPU: marked("a GPU or number format that was not measured with this software"),
+    Situation.GPU_ANYWHERE: marked("a GPU of which no runs are published"),
+    Situation.STACK: marked("software that is not known: give --stack if it is one of those that were measured"),
+}
+LEFT_OUT = {
+    Situation.LAYOUT: marked("runs in other layouts than those fitted to"),
+    Situation.MODEL: marked("runs of models left out of the fit"),
+    Situation.GPUS: marked("runs on numbers of GPUs left out of the fit"),
+    Situation.GPU: marked("runs on GPUs left out of the fit of their software"),
+    Situation.GPU_ANYWHERE: marked("runs on GPUs left out of every fit"),
+    Situation.STACK: marked("runs of software left out of the fit"),
+}
+
+
+def known(plan: TrainingPlan) -> str:
+    """For the first lines: what is new about the plan, and how far such plans were off."""
+    said = [clauses([_(NEW[Situation(new)]) for new in plan.trust.situations])] if plan.trust.situations else []
+    said.append(evidence(_accuracy(plan, "step"), plan.stack))
+    if plan.trust.profile_error > NOISY:
+        said.append(
+            _("the profile is noisy: its law of matmuls is {error} off, and the interval as wide").format(
+                error=share(plan.trust.profile_error)
+            )
+        )
+    return clauses(said)
+
+
 def trust(plan: TrainingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
-    for what, name in (("step", _("step time")), ("memory", _("GPU memory"))):
-        known = next((accuracy for accuracy in plan.evidence if accuracy.what == what), None)
-        yield _("{name}: {evidence}").format(name=name, evidence=evidence(known, plan.stack))
+    for what, name in (("step", _("step time")), ("memory", memory_name(plan))):
+        yield _("{name}: {evidence}").format(name=name, evidence=evidence(_accuracy(plan, what), plan.stack))
     if plan.evidence:
-        yield held_out()
+        yield rests_on(plan)
     yield not_modelled(plan)
 
 
-def held_out() -> str:
-    return _(
-        "Held out means left out of the fit. Nearly all of these runs (98 % of the step times) have a sibling in it: "
-        "the same model, machine and software stack in another layout. Expect larger errors on what was never measured."
+def memory_name(plan: TrainingPlan) -> str:
+    return _("GPU memory") if is_gpu(plan.machine) else _("memory")
+
+
+def _accuracy(plan: TrainingPlan, what: str) -> MeasuredAccuracy | None:
+    return next((accuracy for accuracy in plan.evidence if accuracy.what == what), None)
+
+
+def rests_on(plan: TrainingPlan) -> str:
+    """What the 80 % interval of the step rests on."""
+    if not plan.trust.runs:
+        return _("The 80 % interval comes from other software or GPUs: none of these runs is like this plan.")
+    text = ngettext(
+        "The 80 % interval rests on {runs:,} run of this software on this GPU, left out of the fit with its like.",
+        "The 80 % interval rests on {runs:,} runs of this software on this GPU, left out of the fit with their like.",
+        plan.trust.runs,
     )
+    return text.format(runs=plan.trust.runs)
 
 
 def evidence(measured_accuracy: MeasuredAccuracy | None, stack: str) -> str:
     if measured_accuracy is None or not measured_accuracy.rows:
         return _("not backed by any measured run; treat it as a guess")
-    text = ngettext(
-        "median error {median}, p90 {p90}, on {rows:,} held-out run",
-        "median error {median}, p90 {p90}, on {rows:,} held-out runs",
-        measured_accuracy.rows,
-    )
+    text = _("median error {median}, p90 {p90}, on {rows:,} {runs}")
     said = text.format(
-        rows=measured_accuracy.rows, median=share(measured_accuracy.median), p90=share(measured_accuracy.p90)
+        rows=measured_accuracy.rows,
+        median=share(measured_accuracy.median),
+        p90=share(measured_accuracy.p90),
+        runs=_(LEFT_OUT[Situation(measured_accuracy.situation)]),
     )
     own = measured_accuracy.stack == stack
     whose = _("of {stack}").format(stack=stack_name(measured_accuracy.stack)) if own else _("of all software stacks")

@@ -8,7 +8,7 @@ from redline.report.json_text import json_text
 from redline.report.plan.json_values import plain
 
 KIND = "plan-validation"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 def render(validation: Validation) -> str:
@@ -20,6 +20,7 @@ def as_record(validation: Validation) -> dict[str, Any]:
     step, memory = validation.step, validation.memory
     return {
         **envelope.to_dict(),
+        "left_out": {name: plain(getattr(validation.left_out, name)) for name in ("every", "stacks", "peers")},
         "step": {
             **{name: plain(getattr(step, name)) for name in ("dense", "megatron", "stacks", "kinds", "everything")},
             "choice": plain(step.choice),

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from redline.planner.train.search.situations import Situation
+from redline.planner.validation.left_out_accuracy import EXPERTS, LeftOutAccuracy
 from redline.planner.validation.serving_accuracy import ServingAccuracy
 from redline.planner.validation.step_accuracy import Accuracy
 from redline.planner.validation.validate import Validation
@@ -18,11 +20,31 @@ GROUPS: Mapping[str, str] = {
     "long": marked("sequences of 16k tokens and more"),
     "everything": marked("all runs"),
 }
+LEFT_OUT: Mapping[str, str] = {
+    Situation.LAYOUT: marked("layouts (odd half)"),
+    Situation.MODEL: marked("models of a stack"),
+    Situation.GPUS: marked("numbers of GPUs of a stack"),
+    Situation.GPU: marked("a GPU, from one stack"),
+    Situation.GPU_ANYWHERE: marked("a GPU, from all stacks"),
+    Situation.STACK: marked("a stack"),
+    Situation.SOURCE: marked("a source"),
+}
+SHORT: Mapping[str, str] = {
+    Situation.LAYOUT: marked("layouts"),
+    Situation.MODEL: marked("models"),
+    Situation.GPUS: marked("sizes"),
+    Situation.GPU: marked("GPU"),
+    Situation.GPU_ANYWHERE: marked("GPU, all"),
+    Situation.STACK: marked("stack"),
+}
 
 
 def every(validation: Validation, *, brief: bool) -> dict[str, ReportTable]:
     """All tables by name, in the order in which they are shown."""
     return {
+        "left_out": left_out(validation),
+        "left_out_stacks": left_out_stacks(validation),
+        "peers": peers(validation),
         "steps": steps(validation),
         "stacks": stacks(validation),
         "choices": choices(validation),
@@ -30,7 +52,7 @@ def every(validation: Validation, *, brief: bool) -> dict[str, ReportTable]:
         "memory": memory(validation),
         "verdicts": verdicts(validation),
         "serving": serving(validation, brief=brief),
-        "left_out": left_out(validation),
+        "unmodelled": unmodelled(validation),
     }
 
 
@@ -62,19 +84,76 @@ def _accuracies(accuracies: Iterable[Accuracy], names: Mapping[str, str]) -> tup
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
+def left_out(validation: Validation) -> ReportTable:
+    """The honest ones first: nothing like these runs was fitted to."""
+    head = (_("left out of the fit"), _("groups"), *_head("")[1:], _("nearest run"))
+    rows = tuple(_left_out_row(accuracy) for accuracy in validation.left_out.every)
+    note = _("nearest run: median / p90 of what the most similar of the other runs says, scaled by FLOPs")
+    return ReportTable(
+        title=_("step time, by what was left out of the fit"), head=head, rows=rows, notes=(note,), empty=""
+    )
+
+
+def _left_out_row(accuracy: LeftOutAccuracy) -> tuple[str, ...]:
+    name = _(LEFT_OUT[accuracy.situation])
+    first = _("of these, with experts") if accuracy.name == EXPERTS else name
+    runs, *figures = _row("", accuracy.runs, accuracy.bias, accuracy.median, accuracy.ninetieth, accuracy.covered)[1:]
+    nearest = _both(accuracy.nearest_median, accuracy.nearest_ninetieth)
+    return (first, f"{accuracy.groups:,}", runs, *figures, nearest)
+
+
+def left_out_stacks(validation: Validation) -> ReportTable:
+    """Median and p90 of each stack, situation by situation."""
+    known = {(accuracy.name, accuracy.situation): accuracy for accuracy in validation.left_out.stacks}
+    names = sorted({name for name, _situation in known})
+    shown = [situation for situation in Situation if situation is not Situation.SOURCE]
+    rows = tuple((name, *(_pair(known.get((name, situation))) for situation in shown)) for name in names)
+    head = (_("stack"), *(_(SHORT[situation]) for situation in shown))
+    title = _("step time by stack and what was left out: median / p90 of absolute errors, in %")
+    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+
+
+def _pair(accuracy: LeftOutAccuracy | None) -> str:
+    return "-" if accuracy is None else _both(accuracy.median, accuracy.ninetieth)
+
+
+def _both(median: float, ninetieth: float) -> str:
+    return f"{100 * median:.0f} / {100 * ninetieth:.0f}"
+
+
+def peers(validation: Validation) -> ReportTable:
+    """Other planners, on the same runs as plans whose stack was left out of the fit."""
+    head = (_("planner"), _("runs"), _("median"), _("p90"), _("a plan: median"), _("p90"))
+    rows = tuple(
+        (
+            peer.name,
+            f"{peer.runs:,}",
+            share(peer.median),
+            share(peer.ninetieth),
+            share(peer.own_median),
+            share(peer.own_ninetieth),
+        )
+        for peer in validation.left_out.peers
+    )
+    title = _("step time: other planners, on the same runs, with their stack left out of the fit")
+    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+
+
 def steps(validation: Validation) -> ReportTable:
     step = validation.step
     rows = _accuracies((step.dense, step.megatron, *step.kinds, step.everything), GROUPS)
     note = _("{share} of the measured runs of language models can be modelled").format(share=share(step.expressible))
-    return ReportTable(title=_("step time"), head=_head(_("runs of")), rows=rows, notes=(note,), empty="")
+    title = _("step time of layouts between those fitted to")
+    return ReportTable(title=title, head=_head(_("runs of")), rows=rows, notes=(note,), empty="")
 
 
 def stacks(validation: Validation) -> ReportTable:
     rows = _accuracies(validation.step.stacks, {})
-    return ReportTable(title=_("step time by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty="")
+    title = _("step time of layouts between those fitted to, by software stack")
+    return ReportTable(title=title, head=_head(_("stack")), rows=rows, notes=(), empty="")
 
 
-def left_out(validation: Validation) -> ReportTable:
+def unmodelled(validation: Validation) -> ReportTable:
     rows = tuple((clipped(reason, 90), f"{count:,}") for reason, count in validation.step.reasons)
     head = (_("why"), _("runs"))
     return ReportTable(title=_("runs that cannot be modelled"), head=head, rows=rows, notes=(), empty="")

@@ -20,10 +20,10 @@ def headline(validation: Validation) -> str:
 
 def split(validation: Validation) -> str:
     return _(
-        "Held out: runs with odd ids score, runs with even ids fit. {share} of the scored steps have a sibling "
-        "among the fitted ones: the same model, machine and software stack in another layout. So these errors are"
-        " for layouts between measured ones; on models, machines and stacks that were never measured they are "
-        "larger. Errors are predicted / measured - 1; median and p90 are of absolute errors."
+        "First, whole groups of runs are left out of the fit: a plan quotes the line of its own situation. The other "
+        "tables of step time leave out runs with odd ids alone: {share} of these have a sibling in the fit, the same "
+        "model, machine and software stack in another layout, so they are for layouts between measured ones. Errors "
+        "are predicted / measured - 1; median and p90 are of absolute errors."
     ).format(share=tables.share(validation.step.siblings))
 
 

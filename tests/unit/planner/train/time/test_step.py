@@ -15,7 +15,7 @@ from redline.model.describe import describe
 from redline.model.model import Column
 from redline.planner.train.column_rows import row_of
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.stacks import SoftwareStack, rates_of, spread, stack, stack_names, with_stack
+from redline.planner.train.stacks import SoftwareStack, rates_of, stack, stack_names, with_stack
 from redline.planner.train.step_cost import StepTime
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import step_costs
@@ -231,9 +231,8 @@ def test_stalls_of_the_cluster_of_one_sweep_are_expected_nowhere_else(name: str)
 
 @pytest.mark.parametrize("name", stack_names())
 def test_every_stack_has_plausible_constants(name: str) -> None:
-    found, (low, high) = stack(name, "H100-SXM5-80GB"), spread(name)
+    found = stack(name, "H100-SXM5-80GB")
     assert 0.3 < float(found.sustained) <= 1.3
-    assert 0.5 < low < 1 < high < 2
     assert float(rates_of(H100, "bf16", name).compute_flops_per_s) < H100.figures["peak_flops_per_s.bf16"].value
 
 

@@ -173,8 +173,8 @@ def test_choices_have_names() -> None:
 
 def test_no_figure_without_its_error() -> None:
     lines = list(say.trust(plan()))
-    assert lines[0].endswith("held-out runs (of megatron)")
-    assert lines[1].endswith("held-out runs (of all software stacks)")
+    assert lines[0].endswith("on 214 runs of models left out of the fit (of megatron)")
+    assert lines[1].endswith("runs of software left out of the fit (of all software stacks)")
     assert "treat it as a guess" in next(say.trust(plan(evidence=())))
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from redline.planner.train.search.situations import Situation
+from redline.planner.validation.left_out_accuracy import LeftOutAccuracy
 from redline.planner.validation.validate import Scatter, Validation
 from redline.report.html.fact import Fact
 from redline.report.html.frame import frame, template
@@ -41,26 +43,38 @@ def render(
 
 
 def _headline(validation: Validation) -> str:
-    said = _("Median error on held-out runs: step time {step}, peak memory {peak}.")
+    said = _(
+        "Median error: step time {step} where the model was left out of the fit, peak memory {peak} on held-out runs."
+    )
     return said.format(
-        step=tables.share(validation.step.dense.median), peak=tables.share(validation.memory.peaks[-1].median)
+        step=tables.share(_left_out(validation, Situation.MODEL).median),
+        peak=tables.share(validation.memory.peaks[-1].median),
     )
 
 
+def _left_out(validation: Validation, situation: Situation) -> LeftOutAccuracy:
+    return next(accuracy for accuracy in validation.left_out.every if accuracy.situation is situation)
+
+
 def _facts(validation: Validation) -> list[Fact]:
-    step, peaks, verdicts = validation.step, validation.memory.peaks[-1], validation.memory.verdicts
+    peaks, verdicts = validation.memory.peaks[-1], validation.memory.verdicts
     below = _("p90 {share}")
     lost = _("median throughput loss")
+    names = {
+        Situation.MODEL: _("step time, new model"),
+        Situation.GPU: _("step time, new GPU"),
+        Situation.STACK: _("step time, new stack"),
+    }
+    steps = {name: _left_out(validation, situation) for situation, name in names.items()}
     return [
-        Fact(name=_("step time"), value=tables.share(step.dense.median),
-             detail=below.format(share=tables.share(step.dense.ninetieth))),
-        Fact(name=_("on Megatron"), value=tables.share(step.megatron.median),
-             detail=below.format(share=tables.share(step.megatron.ninetieth))),
+        *(
+            Fact(name=name, value=tables.share(step.median), detail=below.format(share=tables.share(step.ninetieth)))
+            for name, step in steps.items()
+        ),
         Fact(name=_("GPU memory"), value=tables.share(peaks.median),
              detail=below.format(share=tables.share(peaks.p90))),
         Fact(name=_("wrongly predicted to fit"), value=tables.share(verdicts.false_fits / verdicts.failed), detail=""),
-        Fact(name=_("layout choice"), value=tables.share(step.choice.median), detail=lost),
-        Fact(name=_("in the 80 % interval"), value=tables.share(step.everything.covered), detail=""),
+        Fact(name=_("layout choice"), value=tables.share(validation.step.choice.median), detail=lost),
     ]  # fmt: skip
 
 
