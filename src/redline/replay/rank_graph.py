@@ -21,7 +21,7 @@ from redline.replay.host_order import HostPoints, add_host_order, hand_overs_of,
 from redline.replay.recorded_order import RecordedWork
 from redline.replay.residuals import FAR_NS, NEVER_NS, arrivals_by_rule, with_residuals
 from redline.replay.step_points import BorderPoints, StepBorders, TimedPoints, borders_of
-from redline.replay.stream_waits import COINCIDENCE_NS, StreamWaits, coinciding_waits, inferred_waits
+from redline.replay.stream_waits import COINCIDENCE_NS, StreamWaits, coinciding_waits, waits_between_streams
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace.steps import IN_SEQUENCE
@@ -207,7 +207,7 @@ class _Building:
         apart_ns = work.start_ns[over] - work.start_ns[order.before[over]]
         earlier = order.before[over]
         starts.add(EdgeKind.STREAM, self.work_start[earlier], self.work_start[over], apart_ns, row=work.row[earlier])
-        waits = inferred_waits(self.timeline, work)
+        waits = waits_between_streams(self.timeline, work)
         self._add_waits(starts, waits, latencies)
         late_ns = self._late_ns(starts)
         guessed = coinciding_waits(work, np.flatnonzero(late_ns > COINCIDENCE_NS))
@@ -227,6 +227,7 @@ class _Building:
             starts=len(work.row),
             unexplained=int((late_ns > limit_ns).sum()),
             unexplained_ns=int(late_ns[(late_ns > limit_ns) & (late_ns < FAR_NS)].sum()),
+            waits_recorded=waits.recorded,
             waits_inferred=waits.inferred,
             waits_guessed=len(guessed.later),
         )

@@ -1,5 +1,6 @@
-"""Which work of one stream waited for which of another: by the order of calls, and where that fails by time."""
+"""Which work of one stream waited for which of another: as recorded, else by the order of calls, else by time."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,13 +9,14 @@ from redline.analysis.rank.name_matching import matching
 from redline.replay.blocked_calls import SKEW_NS
 from redline.replay.recorded_order import RecordedWork
 from redline.timeline.table import I64, grouped
-from redline.timeline.timeline import CALL_KINDS, NONE, Timeline
+from redline.timeline.timeline import CALL_KINDS, NONE, Timeline, Waiter
 from redline.trace import schema
 
 COINCIDENCE_NS = (
     10_000  # a start this soon after an end on another stream is put down to it, if nothing else explains it
 )
 _LOOK_BACK = 8  # ends before a start that are looked at
+_LIKELY_STREAMS = 2  # an event is recorded on one of the streams that were launched on last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,54 +25,129 @@ class StreamWaits:
 
     later: I64  # places in the recorded work
     earlier: I64
-    inferred: int  # how many waits of streams were told by the order of calls
+    recorded: int = 0  # how many waits of streams the profiler recorded
+    inferred: int = 0  # how many were told by the order of calls
+
+
+def waits_between_streams(timeline: Timeline, work: RecordedWork) -> StreamWaits:
+    """As the profiler recorded them; where it recorded none, by the order of calls."""
+    recorded = recorded_waits(timeline, work)
+    return recorded if recorded.recorded else inferred_waits(timeline, work)
+
+
+# --- recorded ---------------------------------------------------------------------------------------------------------
+
+
+def recorded_waits(timeline: Timeline, work: RecordedWork) -> StreamWaits:
+    """The first work that a stream was given after a wait, and the last that the other stream had before the event."""
+    spans, waits = timeline.spans, timeline.waits.take(timeline.waits.waiter == Waiter.STREAM_FOR_EVENT)
+    if not len(waits):
+        return _no_waits()
+    place = np.searchsorted(timeline.device_work.row, waits.row)
+    call = timeline.device_work.launch[place]
+    asked_ns = np.where(call != NONE, spans.start_ns[call], NONE)
+    event_ns = np.where(waits.record != NONE, spans.start_ns[waits.record], asked_ns)
+    launched_ns = work.launched_ns(timeline)
+    by_stream = work.in_order_of_launch(timeline)
+    number_of = {(timeline.lanes[lane].device, timeline.lanes[lane].stream): lane for lane in by_stream}
+    later, earlier = [], []
+    rows = zip(*(column.tolist() for column in (spans.lane[waits.row], waits.stream, asked_ns, event_ns)), strict=True)
+    for lane, stream, at_ns, until_ns in rows:
+        mine = by_stream.get(lane)
+        theirs = by_stream.get(number_of.get((timeline.lanes[lane].device, stream), NONE))
+        if mine is None or theirs is None or at_ns == NONE:
+            continue
+        following = int(np.searchsorted(launched_ns[mine], at_ns, side="right"))
+        before = int(np.searchsorted(launched_ns[theirs], until_ns, side="right")) - 1
+        if following < len(mine) and before >= 0 and mine is not theirs:
+            later.append(int(mine[following]))
+            earlier.append(int(theirs[before]))
+    return _fitting(work, np.array(later, np.int64), np.array(earlier, np.int64), recorded=len(waits))
+
+
+# --- by the order of calls --------------------------------------------------------------------------------------------
 
 
 def inferred_waits(timeline: Timeline, work: RecordedWork) -> StreamWaits:
     """A call that has a stream wait is for the work that its thread launches next, and for what had been launched
-    before the last event that it recorded, on every other stream. What ended too late for that was not waited for."""
+    before the last event that it recorded. Of several such calls in a row each may be for a stream of its own.
+
+        record, wait, wait, launch on 20, launch on 21       both wait for the stream that was recorded
+    """
     spans = timeline.spans
     calls = spans.rows_of(*CALL_KINDS)
     waits = calls[matching(timeline, calls, schema.makes_stream_wait)]
-    records = calls[matching(timeline, calls, schema.records_event)]
     if not len(waits):
         return _no_waits()
+    records = calls[matching(timeline, calls, schema.records_event)]
     launched_ns = work.launched_ns(timeline)
-    later, recorded_ns = [], []
     launched = np.flatnonzero(work.is_launched)
-    by_thread = {
-        lane: launched[here[np.argsort(launched_ns[launched[here]], kind="stable")]]
-        for lane, here in grouped(spans.lane[work.launch[launched]])
-    }
+    launched = launched[np.argsort(launched_ns[launched], kind="stable")]
+    by_thread = {lane: launched[here] for lane, here in grouped(spans.lane[work.launch[launched]])}
     records_of = {lane: spans.start_ns[records[here]] for lane, here in grouped(spans.lane[records])}
+    by_stream = work.in_order_of_launch(timeline)
+    later: list[int] = []
+    earlier: list[int] = []
     for lane, here in grouped(spans.lane[waits]):
-        sequence = by_thread.get(lane)
-        if sequence is None:
-            continue
-        at_ns = spans.start_ns[waits[here]]
-        following = np.searchsorted(launched_ns[sequence], at_ns, side="right")
-        chosen = following < len(sequence)
-        mine = records_of.get(lane, np.empty(0, np.int64))
-        last = np.searchsorted(mine, at_ns, side="left") - 1
-        recorded_ns.append(np.where(last >= 0, np.append(mine, 0)[last], at_ns)[chosen])
-        later.append(sequence[following[chosen]])
-    if not later:
-        return _no_waits()
-    return _launched_before(timeline, work, np.concatenate(later), np.concatenate(recorded_ns))
+        if lane in by_thread:
+            thread = _Thread(work, launched_ns, by_thread[lane], records_of.get(lane, np.empty(0, np.int64)), by_stream)
+            for waiting, waited_for in thread.pairs(spans.start_ns[waits[here]]):
+                later.append(waiting)
+                earlier.append(waited_for)
+    return _fitting(work, np.array(later, np.int64), np.array(earlier, np.int64), inferred=len(waits))
 
 
-def _launched_before(timeline: Timeline, work: RecordedWork, later: I64, recorded_ns: I64) -> StreamWaits:
-    """For each waiting piece the last one of every other stream that had been launched before a time."""
-    launched_ns = work.launched_ns(timeline)
-    pairs = []
-    for lane, pieces in work.in_order_of_launch(timeline).items():
-        at = np.searchsorted(launched_ns[pieces], recorded_ns, side="right") - 1
-        earlier = np.append(pieces, NONE)[at]
-        fits = (earlier != NONE) & (work.lane[later] != lane)
-        fits &= work.end_ns[earlier] <= work.start_ns[later] + SKEW_NS
-        pairs.append(np.stack([later[fits], earlier[fits]]))
-    both = np.unique(np.concatenate(pairs, axis=1), axis=1)
-    return StreamWaits(later=both[0], earlier=both[1], inferred=len(later))
+class _Thread:
+    """What a thread launched and recorded, in order."""
+
+    def __init__(
+        self, work: RecordedWork, launched_ns: I64, launched: I64, recorded_ns: I64, by_stream: dict[int, I64]
+    ) -> None:
+        self._launched, self._at_ns, self._recorded_ns = launched, launched_ns[launched], recorded_ns
+        self._stream = work.lane[launched]
+        self._of_stream = {lane: (pieces, launched_ns[pieces]) for lane, pieces in by_stream.items()}
+
+    def pairs(self, waits_ns: I64) -> Iterator[tuple[int, int]]:
+        """Later and earlier pieces, for each row of waits between two launches."""
+        following = np.searchsorted(self._at_ns, waits_ns, side="right")
+        recorded = np.searchsorted(self._recorded_ns, waits_ns, side="left") - 1
+        rows = list(grouped(following))
+        until = [row for row, _ in rows[1:]] + [len(self._launched)]
+        for (first, here), last in zip(rows, until, strict=True):
+            events_ns = {
+                int(self._recorded_ns[at]) if at >= 0 else int(waits_ns[h])
+                for h, at in zip(here.tolist(), recorded[here].tolist(), strict=True)
+            }
+            for place in self._first_of_streams(first, last, len(here)):
+                for event_ns in events_ns:
+                    yield from self._launched_before(place, event_ns)
+
+    def _first_of_streams(self, first: int, last: int, most: int) -> list[int]:
+        """Places of the first launch on each stream from one launch to another, on so many streams."""
+        _, places = np.unique(self._stream[first:last], return_index=True)
+        return [first + place for place in sorted(places.tolist())[:most]]
+
+    def _launched_before(self, place: int, event_ns: int) -> Iterator[tuple[int, int]]:
+        """The last work before the event on the two other streams that were launched on last: on one of them it was
+        recorded."""
+        own = int(self._stream[place])
+        last = []
+        for lane, (pieces, at_ns) in self._of_stream.items():
+            at = int(np.searchsorted(at_ns, event_ns, side="right")) - 1
+            if lane != own and at >= 0:
+                last.append((int(at_ns[at]), int(pieces[at])))
+        for _, piece in sorted(last, reverse=True)[:_LIKELY_STREAMS]:
+            yield int(self._launched[place]), piece
+
+
+def _fitting(work: RecordedWork, later: I64, earlier: I64, *, recorded: int = 0, inferred: int = 0) -> StreamWaits:
+    """Each pair once. What ended too late was not waited for."""
+    fits = work.end_ns[earlier] <= work.start_ns[later] + SKEW_NS
+    pairs = np.unique(np.stack([later[fits], earlier[fits]]), axis=1)
+    return StreamWaits(later=pairs[0], earlier=pairs[1], recorded=recorded, inferred=inferred)
+
+
+# --- by time ----------------------------------------------------------------------------------------------------------
 
 
 def coinciding_waits(work: RecordedWork, unexplained: I64) -> StreamWaits:
@@ -87,9 +164,9 @@ def coinciding_waits(work: RecordedWork, unexplained: I64) -> StreamWaits:
         fits &= work.lane[candidate] != work.lane[unexplained]
         earlier[fits] = candidate[fits]
     told = earlier != NONE
-    return StreamWaits(later=unexplained[told], earlier=earlier[told], inferred=0)
+    return StreamWaits(later=unexplained[told], earlier=earlier[told])
 
 
 def _no_waits() -> StreamWaits:
     empty = np.empty(0, np.int64)
-    return StreamWaits(later=empty, earlier=empty, inferred=0)
+    return StreamWaits(later=empty, earlier=empty)

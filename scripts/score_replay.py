@@ -1,0 +1,282 @@
+"""How well steps are replayed: exactly, by rules alone, and forecasts against what was realised. Prints tables.
+
+REDLINE_TRACES=... python -m scripts.score_replay traces      every published trace: replay with no change, and by rules
+REDLINE_TRACES=... python -m scripts.score_replay pairs       traces before and after a fix
+python -m scripts.score_replay generator FIRST LAST           made jobs, changed and made again; seeds below 1000 were
+                                                              developed on, those from 1000 on are for scoring
+"""
+
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+
+from redline.errors import RedlineError
+from redline.replay.forecast import Forecast, JobReplay, rank_replay
+from redline.replay.replay import replayed
+from redline.replay.scenario_text import parse_scenario
+from redline.testing.jobspec import JobSpec, ParallelSizes, Straggler
+from redline.testing.synthetic import write_job
+from redline.timeline.timeline import Kind, Timeline
+from redline.trace.reader import read_file
+from redline.trace.steps import ENGINE_ANCHOR
+
+LEAST_WORK = 20  # pieces of device work: with fewer there is nothing to replay
+
+
+def traces_folder() -> Path:
+    return Path(os.environ["REDLINE_TRACES"])
+
+
+# --- every trace ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceScore:
+    """One rank of a published trace."""
+
+    name: str
+    bound_by: str  # device, host, or engine
+    off_ns: int  # of the point that is farthest from where it was measured, with nothing changed
+    error: float  # of all steps, by rules alone
+    unexplained: float  # share of device starts
+    points: int
+    edges: int
+    cpu_s: float  # of building the graph and replaying it once
+    declined: str
+
+
+def score_trace(name: str, timeline: Timeline) -> TraceScore:
+    begun = process_time()
+    replay = JobReplay([rank_replay(timeline)], ())
+    edges = replay.job.edges
+    times_ns = replayed(edges, replay.plan, edges.delay_ns[:, None], 0)[:, 0]
+    cpu_s = process_time() - begun
+    (graph,) = replay.job.graphs
+    return TraceScore(
+        name=f"{name} rank {timeline.rank}",
+        bound_by=bound_by(timeline),
+        off_ns=int(np.abs(times_ns - replay.job.time_ns).max()),
+        error=replay.error_by_rules,
+        unexplained=graph.explained.share,
+        points=len(graph),
+        edges=len(graph.edges),
+        cpu_s=cpu_s,
+        declined=replay.declined,
+    )
+
+
+def bound_by(timeline: Timeline) -> str:
+    """Of kernels twice as fast and a host twice as fast, which gains more."""
+    if timeline.step_anchor == ENGINE_ANCHOR:
+        return "engine"
+    scenarios = [parse_scenario(text) for text in ("kernels/2, collectives/2, copies/2", "host/2")]
+    replay = JobReplay([rank_replay(timeline, scenarios)], scenarios)
+    gains = []
+    for number in range(2):
+        starts, ends, _ = replay.borders(replay.times_ns(number))
+        gains.append(int(ends.max() - starts.min()) if len(starts) else 0)
+    return "device" if gains[0] < gains[1] else "host"
+
+
+def score_traces() -> None:
+    scores = []
+    for path in sorted(traces_folder().rglob("*.json.gz")):
+        try:
+            timelines = read_file(path).timelines
+        except RedlineError:
+            continue
+        for timeline in timelines:
+            if len(timeline.device_work) >= LEAST_WORK:
+                score = score_trace(path.name, timeline)
+                scores.append(score)
+                print(
+                    f"{score.name[:58]:58} {score.bound_by:6} off {score.off_ns} ns  by rules {score.error:+8.2%}  "
+                    f"unexplained {score.unexplained:6.1%}  points {score.points:6}  edges {score.edges:6}  "
+                    f"{score.cpu_s:.2f} s{'  declined' if score.declined else ''}",
+                    flush=True,
+                )
+    for bound in ("device", "host", "engine"):
+        _summary(bound, [score.error for score in scores if score.bound_by == bound])
+    _summary("all but engines", [score.error for score in scores if score.bound_by != "engine"])
+    _summary("not declined", [score.error for score in scores if not score.declined])
+    print(f"largest difference of a replay with nothing changed: {max(score.off_ns for score in scores)} ns")
+
+
+def _summary(name: str, errors: Sequence[float]) -> None:
+    if errors:
+        sizes = np.abs(errors)
+        within = "  ".join(f"within {limit:.1%}: {(sizes <= limit).mean():.0%}" for limit in (0.01, 0.033, 0.1))
+        print(f"{name}: {len(sizes)}, median {np.median(sizes):.3%}, worst {sizes.max():.1%}, {within}")
+
+
+# --- before and after -------------------------------------------------------------------------------------------------
+
+
+def score_pairs() -> None:
+    folder = traces_folder()
+    for before, after, text in PAIRS:
+        ranks, (y, *_) = (read_file(folder / name).timelines for name in (before, after))
+        scenario = parse_scenario(text)
+        (forecast,) = JobReplay([rank_replay(rank, [scenario]) for rank in ranks], [scenario]).forecasts()
+        _print_pair(f"{before} -> {after}", forecast, float(np.median(_steps_ns(y))))
+    for before, after in NAMED_PAIRS:
+        x, y = (read_file(folder / name).timelines[0] for name in (before, after))
+        texts = list(_kernel_times(x, y))
+        scenario = parse_scenario(texts[0])
+        changes = tuple(change for text in texts for change in parse_scenario(text).changes)
+        scenario = replace(scenario, name="kernels as after", changes=changes)
+        (forecast,) = JobReplay([rank_replay(x, [scenario])], [scenario]).forecasts()
+        _print_pair(f"{before} -> {after}", forecast, float(np.median(_steps_ns(y))))
+
+
+PAIRS = (
+    (
+        "tb_resnet50_num_workers_0_1623143089861.pt.trace.json.gz",
+        "tb_resnet50_num_workers_4_1623212756351.pt.trace.json.gz",
+        "loader=0",
+    ),
+    (
+        "tb_resnet50_num_workers_0_1623143566756.pt.trace.json.gz",
+        "tb_resnet50_num_workers_4_1623213129365.pt.trace.json.gz",
+        "loader=0",
+    ),
+    ("h20_ddp_2ranks_merged.json.gz", "h20_single.json.gz", "collectives=0"),
+)
+NAMED_PAIRS: tuple[tuple[str, str], ...] = (  # where the change is told by the kernels of the trace after it
+    ("sam_amg_False_9566500c.json.gz", "sam_amg_True_9566500c.json.gz"),
+    ("sam_amg_False_4be6279a.json.gz", "sam_amg_True_4be6279a.json.gz"),
+    ("hta_tracediff_control.json.gz", "hta_tracediff_test.json.gz"),
+)
+
+
+def _kernel_times(x: Timeline, y: Timeline) -> Iterator[str]:
+    """Kernels whose time changed, as changes: all that are new together take what the ones that are gone took."""
+    before, after = _times_of_names(x), _times_of_names(y)
+    gone = [name for name in before if name not in after]
+    new_ns = sum(after[name] for name in after if name not in before)
+    gone_ns = sum(before[name] for name in gone)
+    for name, time_ns in before.items():
+        factor = new_ns / max(gone_ns, 1) if name in gone else after[name] / max(time_ns, 1)
+        if abs(factor - 1) > 0.2:
+            quoted = name.replace('"', '""')
+            yield f'kernels("{quoted}")*{min(max(factor, 1e-6), 1e6):.9f}'
+
+
+def _times_of_names(timeline: Timeline) -> dict[str, int]:
+    spans, rows = timeline.spans, timeline.spans.rows_of(Kind.KERNEL)
+    times: dict[str, int] = {}
+    for name, dur_ns in zip(spans.name[rows].tolist(), spans.dur_ns[rows].tolist(), strict=True):
+        times[timeline.texts[name]] = times.get(timeline.texts[name], 0) + dur_ns
+    return times
+
+
+def _steps_ns(timeline: Timeline) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    replay = JobReplay([rank_replay(timeline)], ())
+    starts, ends, _ = replay.borders(replay.job.time_ns)
+    return ends - starts
+
+
+def _print_pair(name: str, forecast: Forecast, realised_ns: float) -> None:
+    measured, predicted = float(np.median(forecast.measured_step_ns)), float(np.median(forecast.step_ns))
+    print(
+        f"{name}: {forecast.scenario.name}: step {measured / 1e6:.2f} ms, forecast {predicted / 1e6:.2f}, "
+        f"realised {realised_ns / 1e6:.2f}: off by {predicted / realised_ns - 1:+.1%} of the realised step "
+        f"{forecast.declined}"
+    )
+
+
+# --- made jobs --------------------------------------------------------------------------------------------------------
+
+
+def made_job(seed: int) -> JobSpec:
+    """1 to 64 ranks, of any layout, limited by the host, the input, the device or the network."""
+    chance = random.Random(seed)
+    ranks = chance.choice([1, 1, 2, 4, 8, 8, 16, 32, 64])
+    half = max(ranks // 2, 1)
+    layouts = [None, ParallelSizes(dp=half, tp=2), ParallelSizes(dp=half, pp=2), None]
+    layout = chance.choice(layouts) if ranks >= 4 else None
+    is_pipeline = layout is not None and layout.pp > 1
+    return JobSpec(
+        ranks=ranks,
+        steps=3,
+        layers=chance.choice([2, 4]),
+        layout=layout,
+        microbatches=4 if is_pipeline else chance.choice([1, 2]),
+        step_compute_us=chance.uniform(1_500, 20_000),
+        launch_us=chance.uniform(3, 12),
+        input_us=chance.uniform(50, 4_000),
+        collectives=chance.choice(["all_reduce", "all_gather_reduce_scatter"]),
+        buckets=chance.choice([2, 4]),
+        network_gb_per_s=chance.choice([10.0, 40.0]),
+        sync_each_step=chance.random() < 0.7,
+        seed=seed,
+    )
+
+
+def made_changes(spec: JobSpec) -> Iterator[tuple[str, JobSpec, JobSpec]]:
+    """What is asked of which job, and the job in which it is so."""
+    yield "kernels/2", spec, replace(spec, step_compute_us=spec.step_compute_us / 2)
+    yield "host/2", spec, replace(spec, launch_us=max(spec.launch_us / 2, 1.0))
+    yield "loader=0", spec, replace(spec, input_us=0.0)
+    if spec.ranks > 1:
+        faster = replace(spec, network_gb_per_s=2 * spec.network_gb_per_s, link_gb_per_s=2 * spec.link_gb_per_s)
+        yield "network*2", spec, faster
+        chance = random.Random(spec.seed)
+        rank, extra_us = chance.randrange(spec.ranks), 0.3 * spec.step_compute_us
+        straggler = chance.choice(
+            [
+                Straggler(rank=rank, extra_us=extra_us, where="compute"),
+                Straggler(rank=rank, extra_us=extra_us, where="host"),
+                Straggler(rank=rank, extra_us=extra_us, where="input"),
+            ]
+        )
+        yield f"rank {rank} like the others", replace(spec, stragglers=(straggler,)), spec
+
+
+def score_generator(first: int, last: int) -> None:
+    errors: dict[str, list[float]] = {}
+    for seed in range(first, last):
+        spec = made_job(seed)
+        for text, asked, true in made_changes(spec):
+            scenario = parse_scenario(text)
+            (forecast,) = JobReplay(
+                [rank_replay(timeline, [scenario]) for timeline in made(asked)], [scenario]
+            ).forecasts()
+            truth = JobReplay([rank_replay(timeline) for timeline in made(true)], ())
+            starts, ends, _ = truth.borders(truth.job.time_ns)
+            error = forecast.total_ns / int(ends.max() - starts.min()) - 1
+            errors.setdefault(text.split()[0], []).append(error)
+            print(f"{seed} {spec.ranks:2} ranks {text:28} {error:+.3%} {forecast.declined}", flush=True)
+    for text, of_text in errors.items():
+        _summary(text, of_text)
+    _summary("all", [error for of_text in errors.values() for error in of_text])
+
+
+def made(spec: JobSpec) -> list[Timeline]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_job(spec, Path(folder), compress=False)
+        read = [timeline for path in sorted(Path(folder).glob("rank*.json")) for timeline in read_file(path).timelines]
+    return sorted(read, key=lambda timeline: timeline.rank)
+
+
+def main(arguments: Sequence[str]) -> None:
+    match arguments:
+        case ["traces"]:
+            score_traces()
+        case ["pairs"]:
+            score_pairs()
+        case ["generator", first, last]:
+            score_generator(int(first), int(last))
+        case _:
+            print(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
