@@ -16,6 +16,7 @@ from redline.cli.lake import ask
 from redline.hardware.catalogue import machines
 from redline.launch.levers import KINDS
 from redline.model.known import known_models
+from redline.replay.scenario_text import BEGINNINGS
 from redline.report.explain.text import sections
 from redline.trials.lever_pages import short_name
 
@@ -73,6 +74,8 @@ def _names_for(name: str, action: argparse.Action) -> list[str]:
         return [machine.name for machine in machines()]
     if name.startswith("lake "):
         return list(ask.QUESTIONS) if action.dest == "question" else []
+    if action.dest == "what_if":
+        return list(BEGINNINGS)
     return list(known_models()) if action.dest == "model" else []
 
 

@@ -92,6 +92,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a server's load: what `vllm bench serve --save-detailed` wrote; adds the network to what requests "
         "waited for",
     )
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        metavar="SCENARIO",
+        help="replay the steps with something changed, such as 'kernels(gemm)/2', 'collectives=0', 'loader=0', "
+        "'host/2', 'network*2', 'rank 7 like the others', 'remove aten::copy_'; commas combine changes; may repeat",
+    )
+    parser.add_argument(
+        "--forecast",
+        action="store_true",
+        help="replay the steps with the cause of each finding gone: what its fix gains, beside its bound",
+    )
     add_with_trace(parser)
     parser.add_argument(
         "--fail-on",
@@ -135,6 +147,8 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
             progress=tell,
             draw_step=form == "html",
             client=options.client,
+            what_if=options.what_if or (),
+            forecast=options.forecast,
         )
     if redactor is not None:
         diagnose_result = diagnose_result.redacted(redactor)

@@ -1,6 +1,6 @@
 """Aggregate the matches of all ranks into findings: added up, weighed, ranked by what they are worth at most."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.findings.done_well import praise_of
 from redline.findings.evidence import Bearing, Evidence
 from redline.findings.exposed import time_of
-from redline.findings.finding import Finding, Findings
+from redline.findings.finding import Finding, Findings, GainForecast
 from redline.findings.job_gain import JobGain, Pieces
 from redline.findings.match import COMPUTE
 from redline.findings.registry import rules_for
@@ -38,6 +38,7 @@ def findings_of(
     totals = _on_ranks(diagnosis, rules)
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
     listed: list[Finding] = []
+    of_job: dict[str, tuple[Intervals, ...]] = {}
     for rule in rules:
         matched = _matched(rule, diagnosis, listed)
         total = _of_job(rule, matched, gain, claimed) if matched is not None else totals[rule.code]
@@ -45,6 +46,7 @@ def findings_of(
         listed.extend(said)
         if said and matched is not None:  # what is too little to be said, another rule may still say
             claimed = [before | claim for before, claim in zip(claimed, _claims(matched, diagnosis), strict=True)]
+            of_job[rule.code] = tuple(_claims(matched, diagnosis))
     of_window = not has_steps(outline)
     listed = [replace(finding, of_window=of_window) for finding in listed]
     indirect = {rule.code for rule in rules if rule.is_indirect}
@@ -58,13 +60,24 @@ def findings_of(
         findings=findings,
         remarks=tuple(finding for finding in ranked if finding.code in silent),
         praise=tuple(praise_of(diagnosis, outline, verdict)),
+        claims=of_job,
     )
+
+
+def with_forecasts(
+    findings: Findings, forecasts: Mapping[str, GainForecast], diagnosis: Diagnosis, outline: Outline
+) -> Findings:
+    """The same findings with what each gains by the replay, in the order of that."""
+    indirect = {rule.code for rule in rules_for(predicted=diagnosis.predicted) if rule.is_indirect}
+    listed = [replace(finding, forecast=forecasts.get(finding.code)) for finding in findings.findings]
+    ranked = tuple(sorted(listed, key=lambda finding: _rank(finding, finding.code in indirect)))
+    return replace(findings, findings=ranked, verdict=verdict_of(diagnosis, outline, ranked))
 
 
 def _rank(finding: Finding, is_indirect: bool) -> tuple[float, float, str]:
     """What gains most comes first."""
-    alone_ns = finding.alone_ns - (_SAME * finding.step_ns if is_indirect else 0.0)
-    return -alone_ns, -finding.bound_ns, finding.code
+    expected_ns = finding.expected_ns - (_SAME * finding.step_ns if is_indirect else 0.0)
+    return -expected_ns, -finding.bound_ns, finding.code
 
 
 def _with_caveats(findings: Sequence[Finding], launch_bound: Collection[str]) -> Iterator[Finding]:

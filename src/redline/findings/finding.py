@@ -1,11 +1,12 @@
 """A finding: a loss in the ledger with its cause, its evidence, and the most that fixing it can gain."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from redline.findings.evidence import Bearing, Evidence, Grade
 from redline.numerics import Numerics
+from redline.timeline.intervals import Intervals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +16,15 @@ class ClaimedTime:
     rank: int
     start_ns: int  # since the window of the rank began
     end_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GainForecast:
+    """What a fix gains by the replay of the steps with its cause gone, as the only fix; of the average step."""
+
+    gain_ns: float  # at most what the finding can gain alone
+    replayed_ns: float  # what the replay says, which may be more
+    declined: str = ""  # why there is none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +44,21 @@ class Finding:
     evidence: tuple[Evidence, ...]
     fix: Evidence | None = None  # filled with what was seen; None: the page has a pattern
     of_window: bool = False  # no steps were recognised: "the step" is the recorded window
+    forecast: GainForecast | None = None  # None where the steps were not replayed
+
+    @property
+    def forecast_ns(self) -> float | None:
+        """What it gains as the only fix, by a replay; None where there is no forecast."""
+        return None if self.forecast is None or self.forecast.declined else self.forecast.gain_ns
+
+    @property
+    def expected_ns(self) -> float:
+        """What it gains as the only fix: by the forecast where there is one, else at most."""
+        return self.alone_ns if self.forecast_ns is None else self.forecast_ns
+
+    @property
+    def expected_share(self) -> float:
+        return self.expected_ns / self.step_ns if self.step_ns else 0.0
 
     @property
     def is_void(self) -> bool:
@@ -109,3 +134,5 @@ class Findings:
     findings: tuple[Finding, ...]
     remarks: tuple[Finding, ...]  # of rules that claim no time: phases, and what to check before acting
     praise: tuple[Evidence, ...]  # what the job does well
+    claims: Mapping[str, tuple[Intervals, ...]] = field(default_factory=dict)
+    """By code of a rule that needs all ranks: what it claims of each, on the clock of its ledger."""

@@ -10,7 +10,9 @@ from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.finding import Finding
+from redline.findings.what_if import WhatIf, claimed_time_gone
 from redline.numerics import Numerics
+from redline.replay.changes import Change
 from redline.timeline.intervals import Intervals
 
 
@@ -79,6 +81,9 @@ class Rule:
     # a rank, whoever claims them
     match_job: Callable[[Diagnosis], JobMatch | None] | None = None
     match_findings: Callable[[Sequence[Finding]], JobMatch | None] | None = None
+    what_if: WhatIf = claimed_time_gone  # what its fix changes on a rank, to replay the step with the cause gone
+    what_if_job: Callable[[Diagnosis], tuple[Change, ...]] | None = None  # instead, where it takes all ranks to say
+    no_replay: str = ""  # why no replay can tell what the fix gains
     least_share: float = 0.01
     is_indirect: bool = False  # it costs time only with another cause, which is named first where both gain the same
     is_launch_bound: bool = False  # the host launches too slowly: until that is fixed, shorter kernels gain little

@@ -40,7 +40,7 @@ def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Findin
     unjudged_share = unjudged_ns / whole_ns
     lost = max(idle + exposed + shares[Account.COPY], unjudged_share)
     rated, roof = _rated_share(diagnosis), _roof_share(shares)
-    first = next((finding for finding in findings if finding.share >= WORTHWHILE and not finding.is_void), None)
+    first = next(filter(_is_worthwhile, findings), None)
     sound = rated >= MOSTLY_RATED and (roof or 0.0) >= NEAR_ROOF
     return Verdict(
         limit=limit,
@@ -60,6 +60,11 @@ def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Findin
         phases=dict(Counter(phase for rank in diagnosis.ranks for phase in rank.origin.phases if phase)),
         starved_share=first.share if first is not None and first.code == _STARVED else 0.0,
     )
+
+
+def _is_worthwhile(finding: Finding) -> bool:
+    """By what it claims and, where that was replayed, gains: what is beside the critical path gains nothing."""
+    return finding.share >= WORTHWHILE and finding.expected_share >= WORTHWHILE and not finding.is_void
 
 
 def has_steps(outline: Outline) -> bool:

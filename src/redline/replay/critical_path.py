@@ -25,6 +25,7 @@ class CriticalPath(Table):
     kind: Column = column(np.uint8)  # an EdgeKind
     row: I32 = column(np.int32)  # of the rank's spans, as of the edge
     lane: Column = column(np.int32)
+    edge: I32 = column(np.int32)  # of the job
 
     def of_kind(self) -> dict[EdgeKind, int]:
         """Nanoseconds by kind, the largest first."""
@@ -61,6 +62,7 @@ def critical_path_of(replay: JobReplay, scenario: int | None = None) -> Critical
                 kind=job.edges.kind[edges],
                 row=job.edges.row[edges],
                 lane=job.edges.lane[edges],
+                edge=edges.astype(np.int32),
             )
         )
     return _joined(steps)

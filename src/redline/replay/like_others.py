@@ -16,9 +16,10 @@ _OWN_KINDS = (EdgeKind.HOST, EdgeKind.RETURN, EdgeKind.DEVICE)
 
 
 def delays_like_others(job: JobGraph, alike: Sequence[int]) -> npt.NDArray[np.float64]:
-    """These ranks like the others, which are the model for all of them."""
+    """These ranks like the others, which are the model for all of them; all of them like their own median."""
     delays_ns = job.edges.delay_ns.astype(np.float64)
-    others = [index for index in range(len(job.graphs)) if index not in set(alike)]
+    every = list(range(len(job.graphs)))
+    others = [index for index in every if index not in set(alike)] or every
     stretches = [_Stretches(job, index) for index in range(len(job.graphs))]
     number = min(len(stretch.borders_ns) for stretch in stretches) + 1
     for kind in _OWN_KINDS:

@@ -22,7 +22,8 @@ _RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
 _BARE = re.compile(r"[^\s\",()][^\",()]*")  # what is written without quotes
 _LIKE = ("like", "the", "others")
 _TARGETS = tuple(str(target) for target in Target if target is not Target.RANK)
-_BEGINNINGS = (*_TARGETS, "rank", "remove")
+BEGINNINGS = (*_TARGETS, "rank", "remove")
+"""The first words of changes."""
 _EXAMPLES = "write it as 'loader=0', 'host/2' or 'kernels(gemm)*0.8'"
 
 
@@ -126,9 +127,9 @@ def _change(reader: _Reader) -> TimeChange:
 def _no_target(word: str) -> str:
     if not word:
         return f"there is nothing to change; {_EXAMPLES}"
-    near = get_close_matches(word, _BEGINNINGS, n=1)
+    near = get_close_matches(word, BEGINNINGS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"there is no {word!r}; {hint}There are: {', '.join(_BEGINNINGS)}"
+    return f"there is no {word!r}; {hint}There are: {', '.join(BEGINNINGS)}"
 
 
 def _pattern(reader: _Reader, target: Target) -> str:

@@ -10,7 +10,7 @@ from redline.analysis.job.first_screen import outline_of
 from redline.analysis.job.typical_rank import typical_place
 from redline.analysis.rank.digest_file import is_digest
 from redline.errors import InputError, UsageError
-from redline.findings.aggregate import findings_of
+from redline.findings.aggregate import findings_of, with_forecasts
 from redline.findings.check_matches import check_matches
 from redline.findings.match import match_rules
 from redline.launch.captured import captured_of, run_folder_of
@@ -26,6 +26,7 @@ from redline.trace.schema import batch_sizes_of
 
 if TYPE_CHECKING:
     from redline.analysis.rank.step_view import StepView
+    from redline.replay.changes import Scenario
 
 
 def diagnose(
@@ -36,14 +37,19 @@ def diagnose(
     progress: Progress = silent,
     draw_step: bool = False,
     client: str | Path | None = None,
+    what_if: str | Sequence[str] = (),
+    forecast: bool = False,
 ) -> DiagnoseResult:
     """Read the traces or digests named by files, folders or patterns, and account for their time.
 
     `machine` is a record of the catalogue or a profile file; without it each trace's own device is looked up.
     `client` is the file that `vllm bench serve --save-detailed` wrote, of the load of a server that was run.
     `draw_step` opens the trace of one rank again, the one most like the job, to draw a usual step of it.
+    `what_if` is a scenario such as "kernels(gemm)/2", or several: the steps are replayed with each. `forecast` replays
+    them with the cause of each finding gone, as `what_if` does too; both open all traces again.
     """
     options = options or JobOptions()
+    asked = _scenarios(what_if)
     files = find_traces(paths, digests=True)
     _refuse_for_digests(files, {"machine": machine, "step_regex": options.reading.step_regex, "model": options.model})
     diagnosis, failures = _combined(files, machine, options, progress)
@@ -51,7 +57,17 @@ def diagnose(
         _refuse_unused_model(diagnosis, options.model)
     outline = outline_of(diagnosis)
     captured = captured_of(files)
-    findings = findings_of(diagnosis, outline, slowdown=captured.recording_slowdown if captured is not None else 1.0)
+    slowdown = captured.recording_slowdown if captured is not None else 1.0
+    findings = findings_of(diagnosis, outline, slowdown=slowdown)
+    replayed = None
+    if asked or forecast:
+        from redline.findings.replay_job import forecasts_of, replay_job  # of no use to others
+
+        replayed = replay_job(
+            diagnosis, findings, asked, files=files, machine=machine, options=options, progress=progress
+        )
+        forecasts = forecasts_of(findings, replayed, slowdown)
+        findings = with_forecasts(findings, forecasts, diagnosis, outline)
     view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
     serving, unserved = _serving(files, options, None if client is None else path_of(client))
     return DiagnoseResult(
@@ -62,7 +78,21 @@ def diagnose(
         step_view=view,
         captured=captured,
         serving=serving,
+        replayed=replayed,
     )
+
+
+def _scenarios(what_if: str | Sequence[str]) -> "tuple[Scenario, ...]":
+    """Checked before anything is read."""
+    texts = [what_if] if isinstance(what_if, str) else what_if
+    if not texts:
+        return ()
+    from redline.replay.scenario_text import parse_scenarios
+
+    try:
+        return parse_scenarios(texts)
+    except UsageError as error:
+        raise UsageError(f"diagnose: `what_if=...`: {error}") from error
 
 
 def _combined(

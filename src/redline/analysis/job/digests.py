@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from redline.analysis.rank.digest import Digest, RuleMatcher
 from redline.analysis.rank.digest_file import is_digest
 from redline.analysis.rank.file_digests import Digesting
+from redline.analysis.rank.open_again import RankKey, RankWork, Result, WorkOnRanks
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.errors import InputError
 from redline.hardware.profile import choose
@@ -59,14 +60,35 @@ def analysis_again(
     digest: Digest, paths: Sequence[Path], machine: str | None, options: JobOptions
 ) -> RankAnalysis | None:
     """The trace of one rank, opened again; None where none of these files is the trace that was digested."""
-    source = digest.origin.source
+    key = RankKey.of(digest)
     for path in paths:
-        if is_digest(path) or not (source == str(path) or source.startswith(f"{path}!")):
+        if is_digest(path) or not key.is_from(path):
             continue
-        analysis = _digesting([path], machine, options).analysis_of(digest, path)
-        if analysis is not None:
-            return analysis
+        for analysis in _digesting([path], machine, options).analyses(path):
+            if key.is_of(analysis):
+                return analysis
     return None
+
+
+def work_on_ranks(
+    digests: Sequence[Digest],
+    paths: Sequence[Path],
+    machine: str | None,
+    options: JobOptions,
+    work: RankWork[Result],
+    progress: Progress = silent,
+) -> dict[int, Result]:
+    """What the work gives on each rank whose trace is among these files, by its place; traces are opened again.
+
+    The work has to be picklable. A file that cannot be read now gives nothing.
+    """
+    keys = tuple(map(RankKey.of, digests))
+    traces = [path for path in paths if not is_digest(path) and any(key.is_from(path) for key in keys)]
+    if not traces:
+        return {}
+    on_file = WorkOnRanks(digesting=_digesting(traces, machine, options), keys=keys, work=work)
+    results, _ = gather(on_file, traces, options, progress)
+    return dict(pair for index in sorted(results) for pair in results[index].ranks)
 
 
 def _digesting(paths: Sequence[Path], machine: str | None, options: JobOptions) -> Digesting:

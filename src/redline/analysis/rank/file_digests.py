@@ -1,6 +1,6 @@
 """The digests of one file: made of its trace, taken from the cache, or loaded where the file is a digest."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,13 +66,10 @@ class Digesting:
             self.kept.save(state, digests)
         return OfFile(ranks=digests, failures=reading.failures)
 
-    def analysis_of(self, digest: Digest, path: Path) -> RankAnalysis | None:
-        """What the digest was made of, read again from its file; None where the file holds something else now."""
+    def analyses(self, path: Path) -> Iterator[RankAnalysis]:
+        """Of each rank in a trace."""
         for timeline in read_cached(path, self.reading, self.folder).timelines:
-            analysis = analysis_of(timeline, self._machine(timeline)[0], self.served)
-            if (timeline.zero_ns, analysis.activity.window_ns) == (digest.zero_ns, digest.window_ns):
-                return analysis
-        return None
+            yield analysis_of(timeline, self._machine(timeline)[0], self.served)
 
     def _check(self, digest: Digest, where: str) -> None:
         if self.check is not None:

@@ -201,6 +201,8 @@ complete -c redline -n '__fish_seen_subcommand_from diagnose' -l host -d 'add a 
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l json -d 'the same as --format json'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l format -x -a 'csv html json md text' -d 'text, html, md, json, or csv for one table'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l client -r -F -d 'of a server’s load what vllm bench serve --save-detailed wrote'
+complete -c redline -n '__fish_seen_subcommand_from diagnose' -l what-if -x -a 'kernels collectives network copies host loader sync operator start rank remove' -d 'replay the steps with something changed, such as ’kernels(gemm)/2’, ’...'
+complete -c redline -n '__fish_seen_subcommand_from diagnose' -l forecast -d 'replay the steps with the cause of each finding gone what its fix gai...'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l with-trace -d 'write the merged trace next to an HTML report, which links to it'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l fail-on -x -d 'exit with 1 if this is met, such as ’idle>20’, ’mfu<40’, ’step>150ms’...'
 complete -c redline -n '__fish_seen_subcommand_from diagnose' -l redact -d 'remove hosts, users, folders, names of traces and secrets, and report...'

@@ -124,6 +124,8 @@ _shtab_redline_diagnose_options=(
   "--json[the same as --format json]"
   "--format[text, html, md, json, or csv for one table]:format:(csv html json md text)"
   "--client[of a server\’s load what vllm bench serve --save-detailed wrote]:client:_files"
+  "*--what-if[replay the steps with something changed, such as \’kernels(gemm)\/2\’, \’...]:what_if:(kernels collectives network copies host loader sync operator start rank remove)"
+  "--forecast[replay the steps with the cause of each finding gone what its fix gai...]"
   "--with-trace[write the merged trace next to an HTML report, which links to it]"
   "*--fail-on[exit with 1 if this is met, such as \’idle\>20\’, \’mfu\<40\’, \’step\>150ms\’...]:fail_on:"
   "--redact[remove hosts, users, folders, names of traces and secrets, and report...]"

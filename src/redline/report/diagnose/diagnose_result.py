@@ -10,6 +10,7 @@ from redline.analysis.job.first_screen import Outline
 from redline.artifacts import write_atomic
 from redline.errors import UsageError
 from redline.findings.finding import Findings
+from redline.findings.replayed import ReplayedJob
 from redline.launch.captured import Captured
 from redline.ranks.read_failures import Failure
 from redline.serving.diagnose_serving import ServingDiagnosis
@@ -35,6 +36,7 @@ class DiagnoseResult:
     step_view: "StepView | None" = None  # a usual step; None where it was not asked for or its trace is not at hand
     removed: "tuple[Removed, ...] | None" = None  # by redaction; None where nothing was looked for
     serving: ServingDiagnosis | None = None  # of the engine whose run the traces are of; None where there is none
+    replayed: ReplayedJob | None = None  # what-ifs and forecasts; None where none were asked for
     captured: Captured | None = None  # what the record of `redline run` says of these steps; None where there is none
 
     def redacted(self, redactor: "Redactor | None" = None) -> "DiagnoseResult":
@@ -99,6 +101,7 @@ class DiagnoseResult:
     def _repr_html_(self) -> str:
         """As a notebook shows it."""
         from redline.report.diagnose.notebook import render
+        from redline.report.diagnose.replay_tables import replay_tables
         from redline.report.diagnose.screen import screen_of
 
-        return render(screen_of(self))
+        return render(screen_of(self), replay_tables(self.replayed))

@@ -84,6 +84,10 @@ def times(speedup: float) -> str:
     return text.format(times=speedup)
 
 
+def findings_title(*, replayed: bool) -> str:
+    return _("findings, largest forecast first") if replayed else _("findings, largest possible gain first")
+
+
 # --- the verdict ------------------------------------------------------------------------------------------------------
 
 

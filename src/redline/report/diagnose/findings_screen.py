@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from redline.findings.finding import Finding
 from redline.findings.pages import Page, page_of
 from redline.report.diagnose.finding_messages import bound_text, first_sentence, sentence
-from redline.report.language import _, spoken
+from redline.report.diagnose.replay_messages import forecast_text
+from redline.report.language import _, clauses, spoken
 
 _MOST_CODE = 120  # letters
 _PART = re.compile(r"\s*(?:```\w*\n(?P<code>.*?)\n```|(?P<text>.+?)(?=\n\n|\s*\Z))", re.DOTALL)
@@ -20,6 +21,7 @@ class Card:
     code: str
     title: str
     bound: str  # "" for a remark, which claims no time
+    forecast: str  # what the replay says; "" where there was none
     evidence: tuple[str, ...]
     doubts: tuple[str, ...]  # of the evidence: what weakens or voids the claim, and is never left out
     fix: str  # here, or the first sentence of the page's
@@ -27,8 +29,13 @@ class Card:
     page: Page
 
     @property
+    def gain(self) -> str:
+        """The bound, and the forecast where there is one."""
+        return clauses(part for part in (self.bound, self.forecast) if part)
+
+    @property
     def head(self) -> str:
-        known = {"code": self.code, "title": self.title, "bound": self.bound}
+        known = {"code": self.code, "title": self.title, "bound": self.gain}
         return (_("{code} {title}: {bound}.") if self.bound else "{code} {title}").format(**known)
 
 
@@ -43,6 +50,7 @@ def card_of(finding: Finding) -> Card:
         code=finding.code,
         title=page.title,
         bound=bound_text(finding),
+        forecast=forecast_text(finding),
         evidence=tuple(map(sentence, finding.evidence)),
         doubts=tuple(map(sentence, finding.doubts)),
         fix=fix_here or fix_text(page.smallest_fix),

@@ -12,6 +12,9 @@ from redline.units import format_count, format_ns
 
 
 def findings_table(findings: Findings) -> ReportTable:
+    """With forecasts where the steps were replayed."""
+    listed = (*findings.findings, *findings.remarks)
+    replayed = any(finding.forecast is not None for finding in listed)
     return ReportTable(
         title=_("findings"),
         head=(
@@ -21,20 +24,22 @@ def findings_table(findings: Findings) -> ReportTable:
             _("share"),
             _("alone"),
             _("as fast"),
+            *((_("forecast"),) if replayed else ()),
             _("numerics"),
             _("grade"),
             _("ranks"),
         ),
-        rows=tuple(map(_row, (*findings.findings, *findings.remarks))),
+        rows=tuple(_row(finding, replayed=replayed) for finding in listed),
         notes=(
             _("bound: share of the average step that no other finding claims, so bounds add up"),
             _("alone: as the only fix, share of the average step; as fast: at most, for steps of typical length"),
+            *((_("forecast: as the only fix, by a replay of the steps; never more than alone"),) if replayed else ()),
         ),
         empty=_("nothing was found"),
     )
 
 
-def _row(finding: Finding) -> tuple[str, ...]:
+def _row(finding: Finding, *, replayed: bool) -> tuple[str, ...]:
     claims = bool(finding.alone_ns)
     return (
         finding.code,
@@ -43,10 +48,15 @@ def _row(finding: Finding) -> tuple[str, ...]:
         percent(finding.share) if claims else "-",
         percent(finding.alone_share) if claims else "-",
         times(finding.speedup) if claims else "-",
+        *((_forecast(finding),) if replayed else ()),
         numerics_text(finding.numerics),
         grade_text(finding.grade),
         format_count(finding.ranks),
     )
+
+
+def _forecast(finding: Finding) -> str:
+    return "-" if finding.forecast_ns is None else percent(finding.expected_share)
 
 
 def numerics_text(numerics: Numerics) -> str:

@@ -16,6 +16,7 @@ from redline.artifacts import Envelope
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding
 from redline.findings.pages import page_of
+from redline.findings.replayed import ReplayedJob, ReplayedScenario
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.screen import memory_of
@@ -38,6 +39,7 @@ def as_record(result: DiagnoseResult) -> dict[str, Any]:
         return {
             **_record(result),
             "memory": _memory(result),
+            "replay": None if result.replayed is None else _replay(result.replayed),
             "serving": None if result.serving is None else record_of(result.serving),
             "captured": None if result.captured is None else asdict(result.captured),
             "redacted": None if result.removed is None else redacted,
@@ -91,6 +93,27 @@ def _memory(result: DiagnoseResult) -> dict[str, Any] | None:
     from redline.report.diagnose.memory_json import memory_record
 
     return memory_record(result.diagnosis.memory)
+
+
+def _replay(replayed: ReplayedJob) -> dict[str, Any]:
+    def scenario(of_one: ReplayedScenario) -> dict[str, Any]:
+        ranks = [{"rank": rank, "step_ns": before, "after_ns": after} for rank, before, after in of_one.ranks]
+        return {**asdict(of_one), "limit": code(of_one.limit), "gain_share": of_one.gain_share, "ranks": ranks}
+
+    path = replayed.path
+    return {
+        "declined": replayed.declined,
+        "ranks": replayed.ranks,
+        "device_starts": replayed.starts,
+        "unexplained_starts": replayed.unexplained,
+        "error_by_dependencies_alone": replayed.rule_error,
+        "what_if": list(map(scenario, replayed.asked)),
+        "first_fixes": list(replayed.first_fixes),
+        "after_first_fixes": None if replayed.after_first is None else scenario(replayed.after_first),
+        "critical_path": None
+        if path is None
+        else {name: list(map(asdict, getattr(path, name))) for name in ("accounts", "phases", "operators", "ranks")},
+    }
 
 
 def code(words: str) -> str:

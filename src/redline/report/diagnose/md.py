@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.diagnose.finding_messages import findings_title
 from redline.report.diagnose.findings_screen import Card
+from redline.report.diagnose.replay_tables import replay_tables
 from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.language import _, listed, sentences
@@ -36,10 +38,11 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
         *_listed(_("Remarks"), (f"**{card.code}** {escaped(_said(card))}" for card in screen.remarks), "-"),
         *_listed(_("Not seen"), map(escaped, screen.unseen), "-"),
         *_memory(screen),
+        *(block for shown in replay_tables(result.replayed, verbose=verbose) for block in _shown(shown)),
         *(block for shown in asked for block in _shown(shown)),
     ]
     room = MOST_LETTERS - len(_joined([*before, *after])) - 2
-    return _joined([*before, *_findings(screen.cards, cards, room), *after])
+    return _joined([*before, *_findings(screen, cards, room), *after])
 
 
 def request_blocks(serving: ServingDiagnosis) -> Iterator[list[str]]:
@@ -59,22 +62,24 @@ def _joined(blocks: Iterable[list[str]]) -> str:
 # --- findings ---------------------------------------------------------------------------------------------------------
 
 
-def _findings(cards: Sequence[Card], most: int, room: int) -> list[list[str]]:
+def _findings(screen: Screen, most: int, room: int) -> list[list[str]]:
     """With cause and fix folded below each; without these from the last one upwards where there is no room."""
     blocks: list[list[str]] = []
-    for detailed in range(min(most, len(cards)), -1, -1):
-        blocks = list(_cards(cards, most, detailed))
+    for detailed in range(min(most, len(screen.cards)), -1, -1):
+        blocks = list(_cards(screen, most, detailed))
         if len(_joined(blocks)) <= room:
             break
     return blocks
 
 
-def _cards(cards: Sequence[Card], most: int, detailed: int) -> Iterator[list[str]]:
+def _cards(screen: Screen, most: int, detailed: int) -> Iterator[list[str]]:
+    cards = screen.cards
     if not cards:
         return
-    yield ["### " + _("Findings, largest possible gain first")]
+    title = findings_title(replayed=screen.replayed)
+    yield [f"### {title[:1].upper()}{title[1:]}"]
     for number, card in enumerate(cards[:most], start=1):
-        title, bound = escaped(f"{card.code} {card.title}"), escaped(card.bound)
+        title, bound = escaped(f"{card.code} {card.title}"), escaped(card.gain)
         head = _("**{title}**: {bound}.").format(title=title, bound=bound)
         yield [f"{number}. {sentences([head, escaped(_said(card))])}"]
         if number <= detailed:

@@ -9,9 +9,11 @@ from html import escape
 from redline.analysis.accounts import COMMUNICATION, COMPUTE, IDLE, Account
 from redline.report.diagnose import account_messages
 from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.diagnose.finding_messages import findings_title
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, WaterfallLine
 from redline.report.language import _
+from redline.report.report_table import ReportTable
 from redline.report.terminal import visible
 from redline.report.text_parts import clipped, percent, plural
 from redline.units import format_ns
@@ -28,13 +30,15 @@ _COLOURS = {
 _CELL = "padding:1px 8px;border:0;text-align:{align};white-space:nowrap;background:none;color:inherit"
 
 
-def render(screen: Screen) -> str:
+def render(screen: Screen, replayed: Iterable[ReportTable] = ()) -> str:
+    """`replayed` are the tables of what-ifs."""
     parts = [
         f"<div style='font-weight:bold'>{_safe(screen.verdict)}</div>",
         *(f"<div>{_safe(text)}</div>" for text in (screen.second, screen.growth) if text),
         f"<div style='opacity:.75'>{_safe(screen.headline)}</div>",
         *_waterfall(screen),
-        *_findings(screen.cards),
+        *_findings(screen.cards, replayed=screen.replayed),
+        *(part for shown in replayed for part in _table(shown)),
         *_memory(screen),
         *_notes(screen.unseen),
     ]
@@ -69,21 +73,31 @@ def _bar(line: WaterfallLine, colour: str) -> str:
     return f"<div style='margin-left:{start:.2f}%;width:{width:.2f}%;height:12px;background:{colour}'></div>"
 
 
-def _findings(cards: tuple[Card, ...]) -> Iterator[str]:
+def _findings(cards: tuple[Card, ...], *, replayed: bool) -> Iterator[str]:
     if not cards:
         return
-    title = _("findings, largest possible gain first")
+    title = findings_title(replayed=replayed)
     yield f"<div style='margin-top:8px'>{_safe(title)}</div>"
     yield "<ol style='margin:4px 0;padding-left:24px'>"
     for card in cards[:MOST_FINDINGS]:
         evidence = f"<div>{_safe(card.evidence[0])}</div>" if card.evidence else ""
         first = _("Fix: {fix}").format(fix=card.fix)
         fix = f"<div style='opacity:.75'>{_safe(first)}</div>"
-        yield f"<li><b>{_safe(card.code)}</b> {_safe(card.title)}: {_safe(card.bound)}{evidence}{fix}</li>"
+        yield f"<li><b>{_safe(card.code)}</b> {_safe(card.title)}: {_safe(card.gain)}{evidence}{fix}</li>"
     yield "</ol>"
     if len(cards) > MOST_FINDINGS:
         more = _("and {count} more: frame('findings') has all").format(count=len(cards) - MOST_FINDINGS)
         yield f"<div style='opacity:.75'>{_safe(more)}</div>"
+
+
+def _table(shown: ReportTable) -> Iterator[str]:
+    yield f"<div style='margin-top:8px'>{_safe(shown.title)}</div>"
+    if shown.rows:
+        yield "<table style='border-collapse:collapse;border:0;font-size:inherit;margin:4px 0;color:inherit'>"
+        for row in (shown.head, *shown.rows):
+            yield f"<tr style='background:none'>{_cells((cell, 'left') for cell in row)}</tr>"
+        yield "</table>"
+    yield from (f"<div style='opacity:.75'>{_safe(note)}</div>" for note in shown.notes)
 
 
 def _memory(screen: Screen) -> Iterator[str]:

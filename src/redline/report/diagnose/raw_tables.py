@@ -168,6 +168,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         *_texts("code"),
         _text("title", lambda row: page_of(row.code).title),
         *_numbers("bound_ns", "share", "alone_ns", "alone_share", "steady_share", "speedup"),
+        _number("forecast_ns", lambda row: row.forecast_ns),
         *_codes("numerics", "grade"),
         *_whole("ranks"),
         _text("evidence", lambda row: " ".join(map(sentence, row.evidence))),

@@ -62,6 +62,7 @@ class Screen:
     step: str
     unit: str
     cards: tuple[Card, ...]
+    replayed: bool  # findings are in the order of their forecasts
     explained: bool  # a finding is worth acting on, so that the largest accounts need no words of their own
     losses: tuple[tuple[str, str], ...]  # account with its amount, and what stands behind it
     praise: tuple[str, ...]
@@ -104,6 +105,7 @@ def screen_of(result: DiagnoseResult) -> Screen:
         step=f"{step_ns / scale:,.{digits}f}",
         unit=unit,
         cards=cards_of(findings.findings),
+        replayed=result.replayed is not None and not result.replayed.declined,
         explained=bool(findings.findings) and findings.verdict.worthwhile,
         losses=tuple((_amount(bar, scale, digits, unit), text) for bar, text in _losses(diagnosis, outline)),
         praise=tuple(map(sentence, findings.praise)),

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from redline.analysis.accounts import COMMUNICATION, IDLE, Account
 from redline.report.bars import BAR_WIDTH, bar
 from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.diagnose.finding_messages import findings_title
 from redline.report.diagnose.findings_screen import Card
+from redline.report.diagnose.replay_tables import replay_tables
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.display import PLAIN_COLUMNS, Style, columns, most_lines, styled
@@ -43,6 +45,7 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
         *_findings(screen, room, verbose=verbose),
         *after,
         list(_memory(screen, verbose=verbose)),
+        *(list(_table(shown)) for shown in replay_tables(result.replayed, verbose=verbose)),
         *(list(_table(shown)) for shown in tables_of(tables, result.diagnosis, result.findings, verbose=verbose)),
     ]
     return as_text(blocks)
@@ -130,7 +133,7 @@ def _cards(screen: Screen, detail: _Detail) -> Iterator[str]:
     cards = screen.cards
     if not cards:
         return
-    yield _("findings, largest possible gain first")
+    yield findings_title(replayed=screen.replayed)
     for number, (card, most) in enumerate(zip(cards, detail.evidence, strict=False), start=1):
         yield from wrapped(styled(card.head, Style.HEADING), columns(), f"  {number}. ")
         for sentence in _said(card, most, screen.verdict):

@@ -10,6 +10,7 @@ from redline.findings.evidence import Bearing, Evidence, Grade
 from redline.findings.exposed import exchanges_where, held_up_until, last_part, waiting_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.numerics import Numerics
+from redline.replay.changes import Change, Target, TimeChange
 
 LEAST_SHARE = 0.03  # of the step
 TOLD_SHARE = 0.05  # of the waiting
@@ -65,6 +66,15 @@ def _names(lateness: Lateness) -> dict[str, str]:
 
 def _also(lateness: Lateness) -> LateRank | None:
     return next((rank for rank in lateness.ranks[1:] if rank.share >= ALSO_SHARE), None)
+
+
+def what_if_job(diagnosis: Diagnosis) -> tuple[Change, ...]:
+    """The late ranks are as fast as the others; where they change, every rank is as fast as the median."""
+    lateness = diagnosis.lateness
+    late = () if lateness is None or lateness.pattern == "rotating" else lateness.ranks[:1]
+    also = None if lateness is None or not late else _also(lateness)
+    ranks = tuple(sorted(rank.rank for rank in (*late, *(() if also is None else (also,)))))
+    return (TimeChange(target=Target.RANK, ranks=ranks, factor=1.0, like_others=True),)
 
 
 def explain(totals: MatchTotals) -> Iterator[Evidence]:
@@ -147,6 +157,7 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     match_job=match_job,
     explain=explain,
+    what_if_job=what_if_job,
     least_share=LEAST_SHARE,
     applies_to_plans=True,
 )

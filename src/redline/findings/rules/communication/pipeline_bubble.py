@@ -18,6 +18,7 @@ from redline.numerics import Numerics
 
 Neighbours: TypeAlias = dict[int, set[int]]
 
+NO_REPLAY = "more or other micro-batches are other work, and a replay only has the work that was recorded"
 LEAST_SHARE = 0.03  # of the step
 ENOUGH = 4  # micro-batches for each stage, as the page advises: with more, each is smaller and less efficient
 UNEQUAL = 1.3  # times what the median of the other stages computes
@@ -150,6 +151,7 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     match_job=match_job,
     explain=explain,
+    no_replay=NO_REPLAY,
     least_share=LEAST_SHARE,
     applies_to_plans=True,
 )

@@ -10,6 +10,7 @@ from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.findings.what_if import launching_gone
 from redline.numerics import Numerics
 from redline.timeline.timeline import NONE
 from redline.trace.steps import ENGINE_ANCHOR
@@ -100,6 +101,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    what_if=launching_gone,
     figures=("short", "kernels"),
     least_share=0.05,
     is_launch_bound=True,

@@ -5,6 +5,7 @@ from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
 from redline.findings.rule import Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import explain, is_launch_bound, launch_gaps, repeats
+from redline.findings.what_if import launching_gone
 from redline.numerics import Numerics
 
 
@@ -19,6 +20,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    what_if=launching_gone,
     figures=("short", "kernels"),
     least_share=0.05,
     is_launch_bound=True,

@@ -10,6 +10,7 @@ from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.findings.what_if import waiting_gone
 from redline.numerics import Numerics
 
 SMALL_BYTES = 64 * 1024
@@ -57,5 +58,6 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     match=match,
     explain=explain,
+    what_if=waiting_gone(Cause.WRITE),
     figures=("copies", "blocked_ns"),
 )

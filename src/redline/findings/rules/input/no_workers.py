@@ -10,6 +10,7 @@ from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.fixes import loader_fix, loader_names
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.findings.what_if import loading_gone
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind
@@ -71,6 +72,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    what_if=loading_gone,
     fix=loader_fix,
     figures=("loading_ns", "waiting_ns"),
     names=NAMES,

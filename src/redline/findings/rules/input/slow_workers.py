@@ -12,6 +12,7 @@ from redline.findings.fixes import loader_fix
 from redline.findings.kinds_of_work import WorkKind, kinds_in
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.input.no_workers import NAMES, WAITING_SHARE, loading, loading_values
+from redline.findings.what_if import loading_gone
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind
@@ -72,6 +73,7 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     match=match,
     explain=explain,
+    what_if=loading_gone,
     fix=loader_fix,
     figures=("loading_ns", "waiting_ns", "restarting_ns"),
     names=NAMES,

@@ -13,8 +13,11 @@ from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import where_arguments
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
+from redline.findings.what_if import claimed_time_gone
 from redline.hardware.machine import Machine
 from redline.numerics import Numerics
+from redline.replay.changes import Change
+from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import NONE
 from redline.trace import schema
 from redline.work.roofline import NS_PER_S
@@ -24,6 +27,7 @@ WIDE_SHARE = 0.5  # of the time in products
 PRODUCT_SHARE = 0.05  # of the kernel time: a job that multiplies less gains little
 WIDE = ("fp32", "tf32")
 FLOAT = "float"  # fp32, as the profiler names it
+REACHED = 0.7  # of the dense peak: tuned matrix products reach 60 to 80 %
 NARROW = ("bf16", "fp16")  # the first that the device has a peak for
 
 
@@ -42,7 +46,17 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
     return RuleMatch(claim=claim, figures=figures, names={"target": target})
 
 
-def _saved_ns(calls: OperatorCalls, machine: Machine, target: str) -> Floats:
+def what_if(analysis: RankAnalysis, claim: Intervals) -> tuple[Change, ...]:
+    """Products as near the roof of the narrow type as tuned ones come."""
+    machine = analysis.machine
+    target = next((dtype for dtype in NARROW if machine and machine.peak_flops_per_s(dtype)), "")
+    if machine is None or not target:
+        return claimed_time_gone(analysis, claim)
+    saved_ns = _saved_ns(analysis.kernels.calls, machine, target, reached=REACHED)
+    return claimed_time_gone(analysis, claim & savings(analysis, of_calls(analysis, saved_ns) + _unrated_ns(analysis)))
+
+
+def _saved_ns(calls: OperatorCalls, machine: Machine, target: str, reached: float = 1.0) -> Floats:
     """Of a product all beyond its roof in the narrow type; of other work on fp32 half, as it moves half the bytes.
 
     Optimizers keep fp32.
@@ -51,7 +65,7 @@ def _saved_ns(calls: OperatorCalls, machine: Machine, target: str) -> Floats:
     wide = np.isin(calls.dtype, WIDE)
     if peak is None or bandwidth is None:
         return np.zeros(len(calls))
-    roof_ns = np.maximum(calls.flops / peak.value, calls.bytes / 2 / bandwidth.value) * NS_PER_S
+    roof_ns = np.maximum(calls.flops / peak.value, calls.bytes / 2 / bandwidth.value) * NS_PER_S / reached
     saved_ns = np.where(in_families(calls, PRODUCTS), calls.time_ns - roof_ns, calls.time_ns / 2)
     return np.where(wide & ~in_families(calls, ("optimizer",)), saved_ns, 0.0)
 
@@ -93,6 +107,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    what_if=what_if,
     figures=("wide_ns", "product_ns"),
     names=("target",),
     least_share=0.03,

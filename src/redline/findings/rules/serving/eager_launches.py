@@ -11,6 +11,7 @@ from redline.findings.engine_steps import phases_of
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import has_stacks, stacks_inflate
+from redline.findings.what_if import launching_gone
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
@@ -76,6 +77,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
+    what_if=launching_gone,
     figures=("engine_steps", "bound_steps", "kernels", "busy_ns", "own_ns", "stacked"),
     least_share=0.05,
     is_launch_bound=True,

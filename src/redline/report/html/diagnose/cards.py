@@ -44,6 +44,7 @@ class PageCard:
     times: str  # at most so many times as fast; "" where that is hardly more than 1
     alone: str  # its share of the step as the only fix; "" where that is the same
     bound: str  # all of this as a sentence
+    forecast: str  # of a replay; "" where there was none
     segments: tuple[Segment, ...]
     evidence: tuple[str, ...]
     fix_here: str
@@ -71,7 +72,8 @@ def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str])
         gains=finding.share >= _LEAST_SHOWN,
         times=times(finding.speedup) if claims and finding.speedup > _WORTH_SAYING else "",
         alone=percent(finding.alone_share) if finding.alone_share - finding.share >= _SAME else "",
-        bound=card.bound,
+        bound=card.gain,
+        forecast=card.forecast,
         segments=tuple(_segments(finding)),
         evidence=card.evidence,
         fix_here=card.fix_here,

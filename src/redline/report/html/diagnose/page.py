@@ -25,6 +25,7 @@ from redline.storage import path_of
 
 if TYPE_CHECKING:
     from redline.report.html.diagnose.memory_panel import MemoryPanel
+    from redline.report.html.diagnose.replay_panel import ReplayPanel
 
 _OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that opens
 _NAME_LIMIT = 80
@@ -42,6 +43,7 @@ def render(result: DiagnoseResult, *, trace_link: str | None = None) -> str:
         screen=screen,
         headline=_headline(result, screen),
         memory=_memory(screen),
+        replayed=_replayed(result),
         facts=facts_of(diagnosis, outline, findings.verdict, result.captured),
         waterfall=list(waterfall_rows(screen)),
         redline=redline_percent(outline),
@@ -73,6 +75,14 @@ def _memory(screen: Screen) -> "MemoryPanel | None":
     from redline.report.html.diagnose.memory_panel import memory_panel
 
     return memory_panel(screen.memory)
+
+
+def _replayed(result: DiagnoseResult) -> "ReplayPanel | None":
+    if result.replayed is None:
+        return None
+    from redline.report.html.diagnose.replay_panel import replay_panel
+
+    return replay_panel(result.replayed)
 
 
 def _notes(content: PageContent) -> dict[str, Any]:

@@ -1,0 +1,191 @@
+"""What a critical path runs through: accounts, phases, operators or kernels, ranks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from redline.analysis.accounts import Account
+from redline.analysis.rank.activity import loader_time, own_time_of_operators
+from redline.analysis.rank.host_phases import PHASES, HostPhases
+from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.findings.match import COMPUTE
+from redline.findings.replayed import CriticalPathParts, PathPart
+from redline.replay.critical_path import CriticalPath
+from redline.replay.edges import EdgeKind
+from redline.replay.job_graph import JobGraph
+from redline.timeline.intervals import Intervals
+from redline.timeline.table import I32, I64, Column, grouped
+from redline.timeline.timeline import NONE, Kind, Timeline
+
+MOST_PARTS = 12  # of the operators and of the ranks
+_ACCOUNT_OF: Mapping[EdgeKind, str] = {
+    EdgeKind.HOST: Account.HOST,
+    EdgeKind.RETURN: Account.HOST,
+    EdgeKind.LOADER: Account.INPUT,
+    EdgeKind.LAUNCH: Account.QUEUE,
+    EdgeKind.STREAM: Account.QUEUE,
+    EdgeKind.EVENT: Account.QUEUE,
+    EdgeKind.QUEUE: Account.QUEUE,
+    EdgeKind.DEVICE: COMPUTE,
+    EdgeKind.TRANSFER: Account.TRANSFER,
+    EdgeKind.WAIT: Account.SYNC,
+    EdgeKind.PIN: Account.OTHER,
+    EdgeKind.BORDER: Account.OTHER,
+}
+_APART_NS = 1 << 47  # over a day
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorTimes:
+    """Stretches in which an operator runs itself, by thread and time; one clock after the other, `_APART_NS` apart."""
+
+    start_ns: I64
+    end_ns: I64
+    row: I64
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> "OperatorTimes":
+        row, start_ns, end_ns = own_time_of_operators(timeline)
+        shift_ns = _shift_of(timeline.spans.lane[row])
+        order = np.argsort(start_ns + shift_ns, kind="stable")
+        return cls(start_ns=(start_ns + shift_ns)[order], end_ns=(end_ns + shift_ns)[order], row=row[order])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathLabels:
+    """What pieces of a path are called, of one rank: small enough to outlive its trace."""
+
+    texts: tuple[str, ...]
+    row_name: I32  # of each span
+    row_kind: Column
+    row_phase: Column  # of each span, by place in PHASES; of device work that of its launch
+    phases: HostPhases | None  # None where they are not known
+    loading: Mapping[int, Intervals]  # by thread
+    on_gpu: bool
+    own: OperatorTimes
+
+
+def labels_of(analysis: RankAnalysis) -> PathLabels:
+    timeline = analysis.timeline
+    spans, work = timeline.spans, timeline.device_work
+    known = analysis.phases.known
+    begun_ns = spans.start_ns.copy()
+    launched = work.launch != NONE
+    begun_ns[work.row[launched]] = spans.start_ns[work.launch[launched]]
+    return PathLabels(
+        texts=tuple(timeline.texts),
+        row_name=spans.name,
+        row_kind=spans.kind,
+        row_phase=analysis.phases.host.at(begun_ns).astype(np.uint8) if known else np.empty(0, np.uint8),
+        phases=analysis.phases.host if known else None,
+        loading=loader_time(timeline),
+        on_gpu=analysis.on_gpu,
+        own=OperatorTimes.of(timeline),
+    )
+
+
+def parts_of(path: CriticalPath, job: JobGraph, labels: Sequence[PathLabels], steps: int) -> CriticalPathParts:
+    """Times are of the average step."""
+    tables = _Tables()
+    for rank, here in grouped(path.rank):
+        if 0 <= rank < len(labels):
+            _add_rank(tables, path.take(here), job, rank, labels[rank])
+        else:
+            tables.add("accounts", [(Account.TRANSFER, float(path.dur_ns[here].sum()))])
+    return CriticalPathParts(
+        accounts=tables.parts("accounts", steps),
+        phases=tables.parts("phases", steps),
+        operators=tables.parts("operators", steps),
+        ranks=tables.parts("ranks", steps) if len(labels) > 1 else (),
+    )
+
+
+class _Tables:
+    """Times added up by name."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, dict[str, float]] = {}
+
+    def add(self, table: str, amounts: Iterable[tuple[str, float]]) -> None:
+        times = self._times.setdefault(table, {})
+        for what, amount_ns in amounts:
+            times[str(what)] = times.get(str(what), 0.0) + amount_ns
+
+    def parts(self, table: str, steps: int) -> tuple[PathPart, ...]:
+        times = self._times.get(table, {})
+        whole_ns = sum(self._times.get("accounts", {}).values()) or 1.0
+        longest = sorted(times.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(
+            PathPart(what=what, time_ns=amount_ns / max(steps, 1), share=amount_ns / whole_ns)
+            for what, amount_ns in longest[:MOST_PARTS]
+            if amount_ns > 0
+        )
+
+
+def _add_rank(tables: _Tables, path: CriticalPath, job: JobGraph, rank: int, labels: PathLabels) -> None:
+    """A piece is called what lay where it was measured."""
+    clock_ns, edges = int(job.shift_ns[rank]), job.edges
+    begin_ns = job.time_ns[edges.tail[path.edge]] - clock_ns
+    until_ns = np.maximum(job.time_ns[edges.head[path.edge]] - clock_ns, begin_ns)
+    dur_ns = path.dur_ns.astype(np.float64)
+    has_row = path.row >= 0
+    tables.add("ranks", [(str(job.graphs[rank].rank), float(dur_ns.sum()))])
+    is_host = np.isin(path.kind, (EdgeKind.HOST, EdgeKind.RETURN))
+    scale = dur_ns / np.maximum(until_ns - begin_ns, 1)
+    loading = np.zeros(len(path))
+    for lane, here in grouped(path.lane):
+        if lane in labels.loading:
+            loading[here] = labels.loading[lane].overlap_with(begin_ns[here], until_ns[here])
+    loading = np.where(is_host, loading * scale, 0.0)
+    shift_ns = _shift_of(path.lane)
+    own = _add_operators(tables, labels, np.flatnonzero(is_host), begin_ns + shift_ns, until_ns + shift_ns, scale)
+    if labels.on_gpu:
+        own = np.zeros(len(own))  # they launch
+    tables.add("accounts", [(Account.INPUT, float(loading.sum())), (COMPUTE, float(own.sum()))])
+    for kind, here in grouped(path.kind):
+        left = dur_ns[here] - (np.minimum(loading + own, dur_ns)[here] if is_host[here].any() else 0.0)
+        copies = has_row[here] & np.isin(labels.row_kind[path.row[here]], (Kind.COPY, Kind.SET))
+        is_copy = copies & (kind == EdgeKind.DEVICE)
+        tables.add("accounts", [(Account.COPY, float(left[is_copy].sum()))])
+        tables.add("accounts", [(_ACCOUNT_OF[EdgeKind(kind)], float(left[~is_copy].sum()))])
+    device = np.flatnonzero(has_row & np.isin(path.kind, (EdgeKind.DEVICE, EdgeKind.TRANSFER)))
+    names = labels.row_name[path.row[device]]
+    tables.add("operators", _by_name(labels.texts, names, dur_ns[device]))
+    if labels.phases is not None:
+        phase = labels.phases.at(begin_ns)
+        phase[has_row] = labels.row_phase[path.row[has_row]]
+        amounts = np.bincount(phase, weights=dur_ns, minlength=len(PHASES))
+        tables.add("phases", zip(map(str, PHASES), amounts.tolist(), strict=True))
+
+
+def _add_operators(
+    tables: _Tables, labels: PathLabels, host: I64, begin_ns: I64, until_ns: I64, scale: Floats
+) -> Floats:
+    """What operators ran in stretches of the host: added by name, and how much of each piece it is."""
+    own = np.zeros(len(begin_ns))
+    times = labels.own
+    first = np.searchsorted(times.end_ns, begin_ns[host], side="right")
+    last = np.searchsorted(times.start_ns, until_ns[host], side="left")
+    counts = np.maximum(last - first, 0)
+    piece = np.repeat(host, counts)
+    place = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    amount_ns = np.minimum(times.end_ns[place], until_ns[piece]) - np.maximum(times.start_ns[place], begin_ns[piece])
+    amount = np.maximum(amount_ns, 0) * scale[piece]
+    own += np.bincount(piece, weights=amount, minlength=len(own))
+    tables.add("operators", _by_name(labels.texts, labels.row_name[times.row[place]], amount))
+    return own
+
+
+def _shift_of(lane: Column | I64) -> I64:
+    """So that the clocks of threads lie one after the other."""
+    shift_ns: I64 = (lane.astype(np.int64) + 1) * _APART_NS
+    return shift_ns
+
+
+def _by_name(texts: Sequence[str], names: npt.NDArray[np.integer], amounts: Floats) -> Iterable[tuple[str, float]]:
+    distinct, which = np.unique(names, return_inverse=True)
+    sums = np.bincount(which, weights=amounts, minlength=len(distinct))
+    return ((texts[name], amount) for name, amount in zip(distinct.tolist(), sums.tolist(), strict=True))

@@ -1,0 +1,278 @@
+"""Replay the steps of a job with what-ifs that were asked for, and with the cause of each finding gone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from redline.analysis.job.combine import Diagnosis
+from redline.analysis.job.digests import work_on_ranks
+from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.findings.exposed import time_of
+from redline.findings.finding import Finding, Findings, GainForecast
+from redline.findings.path_parts import PathLabels, labels_of, parts_of
+from redline.findings.registry import RULES
+from redline.findings.replayed import CriticalPathParts, ReplayedJob, ReplayedScenario
+from redline.findings.rule import Rule
+from redline.findings.what_if import transfer_gone
+from redline.progress import Progress, silent
+from redline.ranks.read_files import JobOptions
+from redline.replay.changes import Change, Scenario, SpanChange
+from redline.replay.critical_path import critical_path_of
+from redline.replay.forecast import Forecast, JobReplay, RankReplay, rank_replay
+from redline.replay.what_changes import RankChanges
+from redline.timeline.intervals import Intervals
+from redline.timeline.timeline import NONE
+
+MOST_RANKS = 64  # that are replayed together
+_FIRST = 3  # fixes whose effect together is said
+_APART = 0.005  # of the step: ranks that differ by less are shown as one
+
+_BY_CODE = {rule.code: rule for rule in RULES}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedRank:
+    """What a rank's trace is opened for again."""
+
+    replay: RankReplay
+    labels: PathLabels
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayWork:
+    """Done on each rank while its trace is open."""
+
+    asked: tuple[Scenario, ...]
+    codes: tuple[str, ...]  # of findings
+    ranks: tuple[int, ...]  # by place
+    exchanged: Mapping[str, tuple[Intervals, ...]]  # exposed communication that goes with a fix, by place
+    waiting: tuple[Intervals, ...]  # in which each rank waited for others
+    job_changes: Mapping[str, tuple[Change, ...]]
+
+    def __call__(self, place: int, analysis: RankAnalysis) -> OpenedRank:
+        timeline = analysis.timeline
+        if timeline.rank != self.ranks[place]:  # told by the other ranks of the job
+            analysis = replace(analysis, timeline=replace(timeline, rank=self.ranks[place]))
+        fixes = tuple(Scenario(name=code, changes=self._changes(code, place, analysis)) for code in self.codes)
+        return OpenedRank(
+            replay=rank_replay(analysis.timeline, (*self.asked, *fixes)),
+            labels=labels_of(analysis),
+        )
+
+    def _changes(self, code: str, place: int, analysis: RankAnalysis) -> tuple[Change, ...]:
+        rule = _BY_CODE[code]
+        if code in self.job_changes:
+            return self.job_changes[code]
+        exchanged = self.exchanged.get(code)
+        gone = () if exchanged is None else transfer_gone(analysis, exchanged[place], self.waiting[place])
+        matched = rule.match(analysis) if rule.match is not None else None
+        claim = Intervals.empty() if matched is None else matched.claim & analysis.in_steps
+        if matched is not None and len(claim):
+            return _one_for_each((*rule.what_if(analysis, claim), *gone))
+        return gone or (SpanChange(rank=self.ranks[place]),)
+
+
+def replay_job(
+    diagnosis: Diagnosis,
+    findings: Findings,
+    asked: Sequence[Scenario],
+    *,
+    files: Sequence[Path],
+    machine: str | None,
+    options: JobOptions,
+    progress: Progress = silent,
+) -> ReplayedJob:
+    """Opens the traces of the job again. Where that is not possible, it says so instead."""
+    why_not = _why_not(diagnosis)
+    if why_not:
+        return ReplayedJob(declined=why_not, asked=_declined(asked, why_not, diagnosis))
+    work = _work(diagnosis, findings, asked)
+    opened = work_on_ranks(diagnosis.ranks, files, machine, options, work, progress)
+    if len(opened) < len(diagnosis.ranks):
+        missing = len(diagnosis.ranks) - len(opened)
+        why_not = f"a replay needs the traces of all ranks; those of {missing} are not at hand, only their digests"
+        return ReplayedJob(declined=why_not, asked=_declined(asked, why_not, diagnosis))
+    return _Replaying(diagnosis, findings, work, [opened[place] for place in range(len(opened))]).replayed()
+
+
+def forecasts_of(findings: Findings, replayed: ReplayedJob, slowdown: float) -> dict[str, GainForecast]:
+    """By code. A fix gains at most what its finding can gain alone: what the replay says beyond that is cut."""
+    return {
+        finding.code: _forecast(finding, _BY_CODE[finding.code], replayed, slowdown) for finding in findings.findings
+    }
+
+
+def _forecast(finding: Finding, rule: Rule, replayed: ReplayedJob, slowdown: float) -> GainForecast:
+    fix = replayed.fixes.get(finding.code)
+    declined = rule.no_replay or replayed.declined or _why_no_fix(fix)
+    if declined or fix is None:
+        return GainForecast(gain_ns=0.0, replayed_ns=0.0, declined=declined)
+    replayed_ns = min(fix.gain_share * slowdown, 1.0) * finding.step_ns
+    return GainForecast(gain_ns=min(max(replayed_ns, 0.0), finding.alone_ns), replayed_ns=replayed_ns)
+
+
+def _why_no_fix(fix: ReplayedScenario | None) -> str:
+    """A fix is told by single spans of ranks, so that which of them are missing says nothing to people."""
+    if fix is None:
+        return "it was not replayed"
+    return "nothing that the replay can change" if fix.declined.startswith("nothing in the trace") else fix.declined
+
+
+def _why_not(diagnosis: Diagnosis) -> str:
+    if diagnosis.predicted:
+        return "a plan draws the host as a gap, so a replay of it tells no more than the plan"
+    if len(diagnosis.ranks) > MOST_RANKS:
+        return f"more than {MOST_RANKS} ranks are not replayed together yet"
+    return ""
+
+
+def _declined(asked: Sequence[Scenario], why: str, diagnosis: Diagnosis) -> tuple[ReplayedScenario, ...]:
+    step_ns = float(diagnosis.in_steps.sum()) / max(diagnosis.rank_steps, 1)
+    return tuple(
+        ReplayedScenario(name=scenario.name, step_ns=step_ns, after_ns=step_ns, declined=why) for scenario in asked
+    )
+
+
+def _work(diagnosis: Diagnosis, findings: Findings, asked: Sequence[Scenario]) -> ReplayWork:
+    codes = tuple(finding.code for finding in findings.findings if not _BY_CODE[finding.code].no_replay)
+    return ReplayWork(
+        asked=tuple(asked),
+        codes=codes,
+        ranks=tuple(rank.origin.rank for rank in diagnosis.ranks),
+        exchanged={code: tuple(claims) for code in codes if (claims := _exchanged(code, diagnosis, findings))},
+        waiting=tuple(diagnosis.waiting),
+        job_changes={
+            code: what_if_job(diagnosis) for code in codes if (what_if_job := _BY_CODE[code].what_if_job) is not None
+        },
+    )
+
+
+def _exchanged(code: str, diagnosis: Diagnosis, findings: Findings) -> Sequence[Intervals]:
+    """What a rule of all ranks claims; of a rule of single ranks, what ends with its cause."""
+    ends = _BY_CODE[code].ends
+    if ends is None:
+        return findings.claims.get(code, ())
+    return [time_of(rank, ends(rank)) for rank in diagnosis.ranks]
+
+
+def _one_for_each(changes: Sequence[Change]) -> tuple[Change, ...]:
+    """One change of spans for each rank, so that all ranks have as many."""
+    spans = [change for change in changes if isinstance(change, SpanChange)]
+    others = tuple(change for change in changes if not isinstance(change, SpanChange))
+    if len(spans) < 2:
+        return tuple(changes)
+    joined = SpanChange(
+        rank=spans[0].rank,
+        device_rows=np.concatenate([change.device_rows for change in spans]),
+        saved_ns=np.concatenate([change.saved_ns for change in spans]),
+        host=spans[0].host,
+        waits=np.concatenate([change.waits for change in spans]),
+    )
+    return (*others, joined)
+
+
+class _Replaying:
+    """All scenarios of a job."""
+
+    def __init__(
+        self, diagnosis: Diagnosis, findings: Findings, work: ReplayWork, opened: Sequence[OpenedRank]
+    ) -> None:
+        self.work, self.opened = work, opened
+        self.alone_ns = {finding.code: finding.alone_ns for finding in findings.findings}
+        self.steps = max((len(rank.ledger.start_ns) for rank in diagnosis.ranks), default=0)
+        self.step_ns = float(diagnosis.in_steps.sum()) / max(diagnosis.rank_steps, 1)
+        fixes = tuple(
+            Scenario(name=code, changes=work.job_changes.get(code, (SpanChange(rank=NONE),))) for code in work.codes
+        )
+        self.scenarios = (*work.asked, *fixes)
+        self.replay = JobReplay([rank.replay for rank in opened], self.scenarios)
+
+    def replayed(self) -> ReplayedJob:
+        forecasts = self.replay.forecasts()
+        asked = tuple(
+            self._scenario(number, forecast, self.replay)
+            for number, forecast in enumerate(forecasts[: len(self.work.asked)])
+        )
+        fixes = {
+            code: self._plain(forecast)
+            for code, forecast in zip(self.work.codes, forecasts[len(self.work.asked) :], strict=True)
+        }
+        first = sorted(
+            (code for code in fixes if self._gain_ns(fixes[code]) > 0), key=lambda c: -self._gain_ns(fixes[c])
+        )
+        explained = [rank.replay.graph.explained for rank in self.opened]
+        return ReplayedJob(
+            declined=self.replay.declined,
+            starts=sum(of_rank.starts for of_rank in explained),
+            unexplained=sum(of_rank.unexplained for of_rank in explained),
+            rule_error=self.replay.error_by_rules,
+            ranks=len(self.opened),
+            path=None if self.replay.declined else self._path(self.replay, None),
+            asked=asked,
+            fixes=fixes,
+            first_fixes=tuple(first[:_FIRST]),
+            after_first=self._together(first[:_FIRST]) if len(first) > 1 else None,
+        )
+
+    def _gain_ns(self, fix: ReplayedScenario) -> float:
+        """At most what its finding can gain alone."""
+        return min(fix.step_ns - fix.after_ns, self.alone_ns[fix.name])
+
+    def _plain(self, forecast: Forecast) -> ReplayedScenario:
+        return ReplayedScenario(
+            name=forecast.scenario.name,
+            step_ns=self.step_ns,
+            after_ns=self.step_ns * (1 - forecast.gain_share),
+            declined=forecast.declined,
+        )
+
+    def _scenario(self, number: int, forecast: Forecast, replay: JobReplay) -> ReplayedScenario:
+        """With what limits afterwards."""
+        plain = self._plain(forecast)
+        if forecast.declined:
+            return plain
+        times_ns = replay.times_ns(number)
+        after = self._path(replay, number)
+        share = after.accounts[0].share if after.accounts else 0.0
+        return replace(plain, limit=after.limit, limit_share=share, ranks=tuple(self._ranks(replay, times_ns)))
+
+    def _ranks(self, replay: JobReplay, times_ns: np.ndarray) -> Iterator[tuple[int, float, float]]:
+        """Where the ranks differ."""
+        rows = []
+        for rank, points in zip(self.opened, replay.job.step_points(), strict=True):
+            before, after = (
+                float((times[points[:, 1]] - times[points[:, 0]]).mean()) if len(points) else 0.0
+                for times in (replay.job.time_ns, times_ns)
+            )
+            rows.append((rank.replay.graph.rank, before, after))
+        gains = [before - after for _, before, after in rows]
+        if max(gains) - min(gains) > _APART * self.step_ns:
+            yield from rows
+
+    def _together(self, codes: Sequence[str]) -> ReplayedScenario:
+        """The first fixes at once."""
+        numbers = [self.scenarios.index(scenario) for scenario in self.scenarios if scenario.name in codes]
+        ranks = [replace(rank.replay, changes=(_joined(rank.replay.changes, numbers),)) for rank in self.opened]
+        name = ", ".join(codes)
+        changes = tuple(change for number in numbers for change in self.scenarios[number].changes)
+        replay = JobReplay(ranks, [Scenario(name=name, changes=changes)])
+        (forecast,) = replay.forecasts()
+        together = self._scenario(0, forecast, replay)
+        most_ns = sum(self.alone_ns[code] for code in codes)
+        return replace(together, after_ns=max(together.after_ns, self.step_ns - most_ns))
+
+    def _path(self, replay: JobReplay, number: int | None) -> CriticalPathParts:
+        """Of the steps as they were measured, or in a scenario."""
+        path = critical_path_of(replay, number)
+        return parts_of(path, replay.job, [rank.labels for rank in self.opened], self.steps)
+
+
+def _joined(changes: Sequence[RankChanges], numbers: Sequence[int]) -> RankChanges:
+    chosen = [changes[number] for number in numbers]
+    return RankChanges(
+        steps=tuple(step for of_one in chosen for step in of_one.steps),
+        matched=tuple(count for of_one in chosen for count in of_one.matched),
+        like_others=any(of_one.like_others for of_one in chosen),
+    )

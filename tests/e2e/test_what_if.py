@@ -1,0 +1,128 @@
+"""What-ifs and forecasts: on a job whose healthy twin is known, in every format, and why there are none."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import redline
+from redline.cli import main
+from redline.errors import UsageError
+from redline.ranks.read_files import JobOptions
+from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.testing.synthetic import Faults, JobSpec, Truth, write_job
+
+READING = JobOptions(jobs=1, use_cache=False)
+
+
+def spec(*, flawed: bool) -> JobSpec:
+    return JobSpec(
+        ranks=1,
+        steps=3,
+        layers=4,
+        step_compute_us=6_000,
+        loader_workers=not flawed,
+        input_us=3_000 if flawed else 40,
+    )
+
+
+def step_ns(truth: Truth) -> float:
+    windows = truth.ranks[0].step_windows_ns
+    return sum(end - start for start, end in windows) / len(windows)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("what-if")
+
+
+@pytest.fixture(scope="module")
+def result(folder: Path) -> DiagnoseResult:
+    write_job(spec(flawed=True), folder / "flawed")
+    asked = ["loader=0", "kernels*2", "kernels(no_such_kernel)=0"]
+    return redline.diagnose(folder / "flawed", options=READING, what_if=asked)
+
+
+def test_a_scenario_is_what_the_healthy_twin_takes(result: DiagnoseResult, folder: Path) -> None:
+    healthy_ns = step_ns(write_job(spec(flawed=False), folder / "healthy"))
+    assert result.replayed is not None
+    without_loader, slower, nothing = result.replayed.asked
+
+    assert without_loader.after_ns == pytest.approx(healthy_ns, rel=0.03)
+    assert slower.gain_share < -0.2
+    assert nothing.declined == "nothing in the trace is changed by kernels(no_such_kernel)"
+    assert nothing.after_ns == nothing.step_ns
+
+
+def test_findings_have_forecasts_within_their_bounds(result: DiagnoseResult) -> None:
+    findings = result.findings.findings
+    expected = [finding.expected_ns for finding in findings]
+
+    assert any(finding.forecast_ns for finding in findings)
+    assert all(finding.forecast is not None for finding in findings)
+    assert all((finding.forecast_ns or 0.0) <= finding.alone_ns for finding in findings)
+    assert expected == sorted(expected, reverse=True)
+
+
+def test_the_critical_path_is_as_long_as_the_step(result: DiagnoseResult) -> None:
+    assert result.replayed is not None
+    assert result.replayed.path is not None
+    path = result.replayed.path
+
+    assert sum(part.share for part in path.accounts) == pytest.approx(1, abs=0.001)
+    assert path.accounts[0].what in ("input", "compute")
+
+
+@pytest.mark.parametrize(
+    ("form", "parts"),
+    [
+        ("text", ("what if", "loader=0", "critical path", "largest forecast first", "forecast")),
+        ("md", ("### What if", "### Critical path")),
+        ("html", ('id="what-if"', "loader=0", "The critical path")),
+    ],
+)
+def test_every_format_shows_it(form: str, parts: tuple[str, ...], result: DiagnoseResult) -> None:
+    text = result.rendered(form)
+
+    assert all(part in text for part in parts)
+
+
+def test_a_notebook_shows_it(result: DiagnoseResult) -> None:
+    assert "loader=0" in result._repr_html_()
+
+
+def test_the_json_has_every_key_of_the_page(result: DiagnoseResult) -> None:
+    record = json.loads(result.rendered("json"))
+    page = Path("docs/reference/what-if.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `replay\.(\w+)", page, re.MULTILINE))
+
+    assert named == set(record["replay"])
+    of_scenarios = set(re.findall(r"^\| `replay\.what_if\[\]\.(\w+)", page, re.MULTILINE))
+    assert of_scenarios == set(record["replay"]["what_if"][0])
+    assert set(record["findings"][0]["forecast"]) == {"gain_ns", "replayed_ns", "declined"}
+
+
+def test_it_can_be_redacted(result: DiagnoseResult) -> None:
+    assert result.redacted().replayed == result.replayed
+
+
+def test_a_scenario_is_checked_before_anything_is_read() -> None:
+    with pytest.raises(UsageError, match=r"diagnose: `what_if=...`: 'kernel/2', at character 1: there is no 'kernel'"):
+        redline.diagnose("no-such-file.json", what_if="kernel/2")
+
+
+def test_the_command_line_spells_it_as_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", "no-such-file.json", "--what-if", "kernel/2"]) == 2
+    assert "--what-if: 'kernel/2', at character 1" in capsys.readouterr().err
+
+
+def test_digests_have_no_forecast_and_say_so(folder: Path, tmp_path: Path) -> None:
+    write_job(JobSpec(ranks=1, steps=2, layers=2, faults=Faults(item_reads=8)), tmp_path / "traces")
+    redline.digest([tmp_path / "traces"], tmp_path / "digests", options=READING)
+    found = redline.diagnose(tmp_path / "digests", options=READING, what_if="host/2")
+
+    assert found.replayed is not None
+    assert "only their digests" in found.replayed.declined
+    assert found.replayed.asked[0].declined == found.replayed.declined
+    assert "no forecast: a replay needs the traces of all ranks" in found.rendered("text")
