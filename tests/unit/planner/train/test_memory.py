@@ -8,11 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.errors import UsageError
+from redline.model.known import known_model
 from redline.model.model import Model
 from redline.model.parameters import count_parameters, layer_parameters
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.memory.footprint import Footprint, footprint
+from redline.planner.train.memory.oom_probability import oom_probability
 from redline.planner.train.memory.use import memory_use
+from redline.planner.train.stages import memory_stages
 from redline.planner.train.step_cost import MemoryUse
 from redline.planner.train.trained import trained_parameters
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
@@ -246,3 +249,48 @@ def test_many_layouts_take_little_time_each() -> None:
     start = time.perf_counter()
     memory_use(llama(), BATCH, Layout(**columns, zero=np.full(count, 1.0)), "nanotron")
     assert count / (time.perf_counter() - start) > 50_000  # half a million on an idle core
+
+
+@pytest.mark.parametrize(("sequence", "sequences", "dp", "cp"), [(8192, 2048, 128, 1), (131_072, 128, 8, 16)])
+def test_llama_3_405b_fits_as_it_was_trained(sequence: int, sequences: int, dp: int, cp: int) -> None:
+    """The Llama 3 Herd of Models (arXiv 2407.21783), table 4: 16,384 H100 of 80 GB, nothing computed again, gradients
+    and optimizer states sharded, weights not after the forward pass, eight pieces of layers per stage.
+    """
+    batch = Batch(sequence=sequence, sequences=sequences)
+    layout = Layout(dp=dp, tp=8, pp=16, cp=cp, zero=2, chunks=8, sequence_parallel=1)
+    use = memory_use(known_model("llama-3.1-405b"), batch, layout, "torchtitan")
+    assert oom_probability(use.peak_bytes, 80e9, "torchtitan") < 0.02
+
+
+def test_uneven_pipelines_are_fullest_after_the_first_stage() -> None:
+    """61 layers in 16 stages: three in the first and in the last, four in the second."""
+    first, second, last = memory_stages(replace(llama(61)), BATCH, Layout(pp=16), 0.0)
+    assert (float(first.layers), float(second.layers), float(last.layers)) == (3, 4, 3)
+    assert (float(first.embedding), float(second.embedding), float(last.head)) == (1, 0, 1)
+
+
+def test_tensor_parallel_devices_send_their_own_tokens_to_whole_experts() -> None:
+    sparse = replace(llama(), dense_layers=0, moe_layers=32, experts=8, experts_per_token=2, expert_ffn=14336)
+    split = {"dp": 8, "tp": 4, "ep": 8, "sequence_parallel": 1, "zero": 1}
+    whole = memory_use(sparse, BATCH, Layout(**split, expert_tp=1), "")
+    cut = memory_use(sparse, BATCH, Layout(**split, expert_tp=4), "")
+    assert whole.weights_bytes > cut.weights_bytes  # a whole expert, and copies of it to split its states over
+    assert whole.activations_bytes < cut.activations_bytes  # tokens of others are gathered for a cut one
+    assert whole.optimizer_bytes == pytest.approx(cut.optimizer_bytes)
+
+
+def test_compiled_layers_keep_neither_results_of_norms_nor_of_a_gate() -> None:
+    plain, compiled = (
+        float(memory_use(llama(), BATCH, Layout(), Footprint(compiled=value)).activations_bytes) for value in (0.0, 1.0)
+    )
+    assert plain - compiled == pytest.approx(32 * 4096 * 2 * (2 * 4096 + 14336))
+
+
+def test_recomputation_by_operators_keeps_attention_and_every_second_matmul() -> None:
+    """Of a layer: its input, queries, values, result and logarithms of attention, the gate, and what leaves it."""
+    kept = _kept_of(Footprint(by_operator=1.0))
+    assert kept == pytest.approx(32 * 4096 * (2 * (4096 * 4 + 1024 + 14336) + 4 * 32))
+
+
+def _kept_of(foot: Footprint) -> float:
+    return float(memory_use(llama(), BATCH, Layout(recompute=Recompute.SELECTIVE), foot).activations_bytes) - TAIL

@@ -38,29 +38,31 @@ def states_of(parameters: DeviceParameters, layout: Layout, foot: Footprint, man
     Gradients of several micro-batches are added up before they are reduced, once per step: until then ZeRO-2 has to
     hold them whole. ZeRO-3 reduces those of every micro-batch.
     """
-    zero = np.asarray(layout.zero)
-    waits = (zero == 2) & (np.asarray(many) > 1)
-    gradients = np.where(waits, parameters.dense + parameters.experts, _held(parameters, layout, 2))
-    own, whole = _held(parameters, layout, 1), parameters.dense + parameters.experts
-    # FSDP has 32-bit weights in shards whatever it gathers; the gathered ones stay below ZeRO-3.
-    resident = (np.asarray(foot.resident_weights) > 0) & (zero < 3) & (zero > 0) & np.asarray(_copies(layout) > 1)
-    beside = whole * foot.gather_bytes + own * foot.weight_bytes
+    zero, whole, own = np.asarray(layout.zero), parameters.dense + parameters.experts, _own(parameters, layout)
+    gradients = np.where((zero >= 2) & ~((zero == 2) & (np.asarray(many) > 1)), own, whole)
+    updated = np.where(zero >= 1, own, whole)
+    weights = np.where(zero >= 3, own, whole) * foot.weight_bytes
+    if np.any(foot.resident_weights):
+        # FSDP has 32-bit weights in shards whatever it gathers; the gathered ones stay below ZeRO-3.
+        resident = (np.asarray(foot.resident_weights) > 0) & (zero < 3) & (zero > 0) & np.asarray(_copies(layout) > 1)
+        weights = np.where(resident, whole * foot.gather_bytes + own * foot.weight_bytes, weights)
     return States(
-        weights=np.where(resident, beside, _held(parameters, layout, 3) * foot.weight_bytes),
+        weights=weights,
         gradients=gradients * foot.gradient_bytes,
-        spare=gradients * foot.spare_gradient_bytes,
-        optimizer=own * (foot.master_bytes + foot.moment_bytes) * (1 - layout.offload),
-        temporaries=own * foot.step_bytes,
+        spare=gradients * foot.spare_gradient_bytes if np.any(foot.spare_gradient_bytes) else 0.0,
+        optimizer=updated * (foot.master_bytes + foot.moment_bytes) * (1 - layout.offload),
+        temporaries=updated * foot.step_bytes if np.any(foot.step_bytes) else 0.0,
     )
 
 
-def _held(parameters: DeviceParameters, layout: Layout, level: int) -> Number:
-    """Numbers that stay on a device, of what this stage of ZeRO divides."""
+def _own(parameters: DeviceParameters, layout: Layout) -> Number:
+    """Numbers of the shard of a device, of what ZeRO divides."""
     shard = np.maximum(1.0, np.where(np.asarray(layout.shard) > 0, layout.shard, _copies(layout)))
+    if not np.any(parameters.experts):
+        return parameters.dense / shard
     # Tensor-parallel devices that do not cut an expert have copies of it.
     expert_shard = np.maximum(1.0, shard / layout.ep * layout.tp / expert_tp(layout))
-    divided = np.asarray(layout.zero) >= level
-    return parameters.dense / np.where(divided, shard, 1.0) + parameters.experts / np.where(divided, expert_shard, 1.0)
+    return parameters.dense / shard + parameters.experts / expert_shard
 
 
 def _copies(layout: Layout) -> Number:
@@ -77,12 +79,13 @@ def stage_states(model: Model, layout: Layout, stage: PipelineStage, foot: Footp
     trained = _parameters(trained_layer(model, layout), trained_ends(layout) * ends, layout, stage)
     states = states_of(trained, layout, foot, many)
     base = _parameters(whole, 0.0, layout, stage)
-    still = _held(base, layout, 3) * foot.frozen_bytes + ends / layout.tp * foot.gather_bytes
+    held = np.where(np.asarray(layout.zero) >= 3, _own(base, layout), base.dense + base.experts)
+    still = held * foot.frozen_bytes + ends / layout.tp * foot.gather_bytes
     return replace(states, weights=states.weights + frozen(layout) * still)
 
 
 def _ends(model: Model, layout: Layout, stage: PipelineStage) -> Number:
-    """DeviceParameters of the stage outside the layers. A tied head is a matrix of its own where it stands on another stage
+    """Numbers of the stage outside the layers. A tied head is a matrix of its own where it stands on another stage
     than the embedding.
     """
     counted = count_parameters(model)

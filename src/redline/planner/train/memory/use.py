@@ -82,9 +82,10 @@ def _stage_memory(
     casts = stage.layers * anywhere.layer_casts
     in_flight = stage.in_flight * (stage.layers * anywhere.layer + stage.head * anywhere.tail)
     lasting_casts = stage.head * anywhere.head_casts + np.where(is_full, 0.0, casts)
-    # What goes while a micro-batch's gradients come.
-    freed = stage.layers * anywhere.layer + stage.head * anywhere.head
-    states = replace(states, gradients=states.gradients + _spare(states.spare, freed, layout))
+    if np.any(states.spare):
+        # What goes while a micro-batch's gradients come.
+        freed = stage.layers * anywhere.layer + stage.head * anywhere.head
+        states = replace(states, gradients=states.gradients + _spare(states.spare, freed, layout))
     backward = BackwardPass(
         kept=in_flight + anywhere.passing + lasting_casts,
         # Autocast holds its casts until the forward pass is over, also of layers that are computed again.

@@ -1,6 +1,6 @@
 """Constraints on a layout that no layout can meet: refused with the numbers that stand against them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from redline.errors import ParameterError, UsageError
@@ -9,6 +9,7 @@ from redline.planner.train.search.space import listed_divisors
 from redline.planner.train.stack_abilities import abilities
 from redline.planner.train.training_choices import RECOMPUTES, SCHEDULES
 
+_NAMED: Mapping[str, Mapping[str, int]] = {"schedule": SCHEDULES, "recompute": RECOMPUTES}
 _SPLITS = ("dp", "tp", "pp", "cp")
 
 
@@ -18,7 +19,7 @@ def refuse_impossible(request: TrainingRequest) -> None:
     for name, values in request.fixed.items():
         reasons = [next(_objections(request, name, int(value)), "") for value in values]
         if all(reasons):
-            raise ParameterError(name, f" {_listed(values)}: {reasons[0]}")
+            raise ParameterError(name, f" {_listed(name, values)}: {reasons[0]}")
     _refuse_product(request)
 
 
@@ -38,10 +39,7 @@ def _objections(request: TrainingRequest, name: str, value: int) -> Iterator[str
 
 
 def _not_of_stack(stack: str, name: str, possible: tuple[int, ...]) -> str:
-    """Named as the user names them."""
-    known: dict[str, dict[str, int]] = {"schedule": dict(SCHEDULES), "recompute": dict(RECOMPUTES)}
-    words = [text for text, number in known.get(name, {}).items() if number in possible] or list(map(str, possible))
-    return f"the stack {stack} has only {', '.join(words)}; leave it out, or plan without --stack"
+    return f"the stack {stack} has only {_listed(name, possible)}; leave it out, or plan without --stack"
 
 
 def _refuse_product(request: TrainingRequest) -> None:
@@ -53,5 +51,7 @@ def _refuse_product(request: TrainingRequest) -> None:
         raise UsageError(f"{words} are {product} GPUs, and there are {request.devices}; change one of them")
 
 
-def _listed(values: tuple[float, ...]) -> str:
-    return ",".join(f"{value:g}" for value in values)
+def _listed(name: str, values: Sequence[float]) -> str:
+    """As users write them."""
+    words = {number: text for text, number in _NAMED.get(name, {}).items()}
+    return ",".join(words.get(int(value), f"{value:g}") for value in values)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from redline.model.model import Model
 from redline.planner.train.layout import Batch
 from redline.planner.train.search.space import Space, layouts
+from redline.planner.train.stack_abilities import abilities
 from redline.planner.train.training_choices import PipelineSchedule
 
 MODEL = Model(
@@ -107,6 +108,29 @@ def test_a_micro_batch_is_any_that_divides_a_copy_of_those_who_ask() -> None:
     asked = layouts(MODEL, batch, Space(devices=8, fixed={"micro_batch": (12.0,)}))
     assert 12 not in np.asarray(searched.micro_batch)
     assert set(np.asarray(asked.micro_batch).tolist()) == {12}
+
+
+def test_sequences_are_cut_into_equal_pieces() -> None:
+    """With a causal mask each device of context parallelism has an early and a late piece."""
+    seven = Space(devices=7, fixed={"cp": (7.0,)})
+    assert len(np.asarray(layouts(MODEL, Batch(sequence=8192, sequences=7), seven).dp)) == 0
+    assert len(np.asarray(layouts(MODEL, Batch(sequence=14 * 1024, sequences=7), seven).dp)) > 0
+    odd = Space(devices=2, fixed={"tp": (2.0,)})
+    assert len(np.asarray(layouts(MODEL, Batch(sequence=2047, sequences=8), odd).dp)) == 0
+    whole = replace(odd, fixed={**odd.fixed, "sequence_parallel": (0.0,)})
+    assert len(np.asarray(layouts(MODEL, Batch(sequence=2047, sequences=8), whole).dp)) > 0
+
+
+@pytest.mark.parametrize("stack", ["megatron-core", "deepspeed", "nanotron", "torchtitan", "composer", "fsdp"])
+def test_nothing_is_proposed_that_a_stack_cannot_run(stack: str) -> None:
+    able = abilities(stack)
+    found = layouts(MODEL, BATCH, Space(devices=16, abilities=able))
+    assert len(np.asarray(found.dp)) > 10
+    for name, values in able.only.items():
+        assert set(np.unique(np.asarray(getattr(found, name)))) <= set(values), name
+    piped = np.asarray(found.pp) > 1
+    stages = set(np.asarray(found.zero)[piped].tolist())
+    assert able.zero_in_pipeline is None or stages <= set(able.zero_in_pipeline)
 
 
 def test_experts_are_spread_and_not_cut() -> None:
