@@ -164,7 +164,12 @@ def searched(plan: TrainingPlan) -> str:
     )
     if not plan.fits:
         return first
-    return clauses([first, _("this is the smallest") if plan.by == "memory" else _("this is the fastest")])
+    if plan.by == "memory":
+        return clauses([first, _("this is the smallest")])
+    fastest_s = min((candidate.step_s for candidate in plan.frontier), default=plan.best.step_s)
+    is_fastest = plan.best.step_s <= fastest_s * 1.001
+    safest = _("this is the safest within 2 % of the fastest")
+    return clauses([first, _("this is the fastest") if is_fastest else safest])
 
 
 def would_fit(plan: TrainingPlan) -> Iterator[str]:
