@@ -147,7 +147,11 @@ PAIRS = (
         "tb_resnet50_num_workers_4_1623213129365.pt.trace.json.gz",
         "loader=0",
     ),
-    ("h20_ddp_2ranks_merged.json.gz", "h20_single.json.gz", "collectives=0"),
+    (
+        "h20_ddp_2ranks_merged.json.gz",
+        "h20_single.json.gz",
+        "collectives=0, remove c10d::, remove torch.distributed.ddp.reducer",
+    ),
 )
 NAMED_PAIRS: tuple[tuple[str, str], ...] = (  # where the change is told by the kernels of the trace after it
     ("sam_amg_False_9566500c.json.gz", "sam_amg_True_9566500c.json.gz"),

@@ -133,10 +133,7 @@ class _Finding:
     def host(self, change: TimeChange) -> list[EdgeChange]:
         """All of the threads' own time, but for what they load, and on a CPU compute."""
         edges = self._host_edges
-        not_host = self._part_ns(self._loading)
-        if self.on_cpu:
-            not_host = np.minimum(not_host + self._part_ns(self._own_time("")), self.graph.edges.delay_ns[edges])
-        return [_kept(edges, not_host, change.factor)]
+        return [_kept(edges, self._not_host_ns, change.factor)]
 
     def loader(self, change: TimeChange) -> list[EdgeChange]:
         workers = np.flatnonzero(self.kind == EdgeKind.LOADER)
@@ -154,6 +151,14 @@ class _Finding:
     @cached_property
     def _host_edges(self) -> I64:
         return np.flatnonzero(np.isin(self.kind, _HOST_KINDS))
+
+    @cached_property
+    def _not_host_ns(self) -> I64:
+        """Of each host edge what the thread loads, and on a CPU computes."""
+        not_host = self._part_ns(self._loading)
+        if self.on_cpu:
+            not_host += self._part_ns(self._own_time(""))
+        return np.minimum(not_host, np.maximum(self.graph.edges.delay_ns[self._host_edges], 0))
 
     @cached_property
     def _loading(self) -> Mapping[int, Intervals]:

@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from redline.analysis.rank.host_phases import Phase
 from redline.replay.altered import altered_timelines
 from redline.replay.critical_path import critical_path_of, slack_ns
 from redline.replay.edges import EdgeKind
 from redline.replay.forecast import JobReplay, rank_replay
+from redline.replay.path_parts import PathTime, hiding_kernels, path_parts
 from redline.replay.replay import replayed
 from redline.replay.scenario_text import parse_scenario
 from redline.testing.jobspec import JobSpec, Straggler
@@ -16,6 +18,7 @@ from redline.testing.synthetic import write_job
 from redline.timeline.timeline import TABLES, Timeline, TimelineOrigin
 from redline.trace.reader import read_file
 from redline.trace.write import write_timelines
+from tests.conftest import RealTraces
 
 
 def replay_of(spec: JobSpec, folder: Path, *texts: str) -> tuple[list[Timeline], JobReplay]:
@@ -76,3 +79,25 @@ def test_what_has_slack_can_be_later_by_it_and_not_by_more(tmp_path: Path) -> No
             times = replayed(edges, replay.plan, delays[:, None], 0)[:, 0]
             _, later, _ = replay.borders(times)
             assert (int(later[-1] - starts[0]) == length_ns) is same
+
+
+def test_parts_of_the_path_add_up_to_it_and_name_what_it_runs_through(tmp_path: Path) -> None:
+    straggler = Straggler(rank=1, extra_us=4_000)
+    timelines, replay = replay_of(JobSpec(ranks=2, steps=2, stragglers=(straggler,)), tmp_path)
+    path = critical_path_of(replay)
+    parts = path_parts(path, replay, timelines)
+    assert sum(part.time_ns for part in parts) == path.dur_ns[path.rank >= 0].sum()
+    assert (parts[0].time, parts[0].rank) == (PathTime.COMPUTE, 1)
+    assert {part.phase for part in parts} >= {Phase.FORWARD, Phase.BACKWARD}
+
+
+@pytest.mark.needs_traces
+def test_deepseek_computes_on_its_critical_path_and_products_hide_the_exchanges(traces: RealTraces) -> None:
+    (timeline,) = read_file(traces / "h800_deepseek_v3_train_dualpipe.json.gz").timelines
+    replay = JobReplay([rank_replay(timeline)], ())
+    parts = path_parts(critical_path_of(replay), replay, [timeline])
+    computing = sum(part.time_ns for part in parts if part.time is PathTime.COMPUTE)
+    assert computing > 2 / 3 * sum(part.time_ns for part in parts)
+    hiding = hiding_kernels(timeline)[0]
+    assert hiding.exchange in ("expert_dispatch", "expert_combine")
+    assert "gemm" in hiding.kernel.lower()
