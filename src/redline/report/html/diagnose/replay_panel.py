@@ -45,9 +45,9 @@ def replay_panel(replayed: ReplayedJob) -> ReplayPanel:
             (_("By rank"), _bars(path.ranks, lambda rank: _("rank {rank}").format(rank=rank))),
         ]
     return ReplayPanel(
-        explained=table.notes[0],
+        explained=f"{table.notes[0][:1].upper()}{table.notes[0][1:]}",
         head=table.head,
-        rows=table.rows,
+        rows=tuple((row[0].replace("  ", "\u2003", 1), *row[1:]) for row in table.rows),  # pages fold blanks
         accounts=() if path is None else _bars(path.accounts, account_names.name, coloured=True),
         tables=tuple((title, bars) for title, bars in groups if bars),
     )
