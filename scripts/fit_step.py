@@ -5,10 +5,11 @@
 Deterministic, half a minute on one core; needs SciPy. A stack's constants are fitted together, to the logarithm of
 predicted over measured step time, with a loss that grows like the error itself beyond 5 %, so that a few odd runs do
 not decide. What runs hardly tell stays near where it starts, which is what the software is known to do. `sustained` is
-told apart by machine and number format, as is attention, whose kernels are written for one machine; everything else
-belongs to the stack. Mixtures of experts tell only what concerns experts, after everything else; jobs of nanotron's
-sweep on 64 nodes tell only how its cluster stalls there. The odd half is never read here. Run
-scripts/score_left_out.py next: how far plans can be trusted comes from fits to parts of these runs.
+told apart by the architecture of the die and the number format, as is attention, whose kernels are written for one;
+each stays near that of its generation, and these near all of the format. Everything else belongs to the stack.
+Mixtures of experts tell only what concerns experts, after everything else; jobs of nanotron's sweep on 64 nodes tell
+only how its cluster stalls there. The odd half is never read here. Run scripts/score_left_out.py next: how far plans
+can be trusted comes from fits to parts of these runs.
 """
 
 import json
@@ -20,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from redline.hardware.catalogue import find
+from redline.planner.train.kin import generation, kin
 from redline.planner.train.stacks import DEFAULT_STACK, SoftwareStack, format_kind, with_stack
 from redline.planner.train.time.step import step_time
 from redline.planner.train.time.step_costs import step_costs
@@ -79,7 +82,10 @@ BOUNDS = {
 }
 _SOMETIMES = {"score_passes", "selective_share", "host_busy_s", *ACROSS, *STALLS, *EXPERTS}
 ALWAYS = tuple(name for name in BOUNDS if name not in _SOMETIMES)
-BY_MACHINE = ("sustained", "attention", "expert_efficiency")
+BY_MACHINE = ("sustained", "attention")
+# Grouped matmuls against plain ones of the same format: runs of mixtures are too few, and too different from release to
+# release of their software, to tell machines apart.
+BY_FORMAT = ("expert_efficiency",)
 SCALE = 0.05
 PRIOR = 0.9 * SCALE
 # Of a slope; and what a further round has to gain, as a share of the loss.
@@ -118,7 +124,8 @@ PLANS = {
     "megatron-lm": Plan({}, ("score_passes",)),
     "deepspeed": Plan({}, ("score_passes",)),
     "megatron-core": Plan({"host_layer_s": 3e-4, "tensor_overlap": 0.4}, EXPERTS),
-    "megatron-bridge": Plan({"host_layer_s": 3e-4, "tensor_overlap": 0.4}, EXPERTS),
+    # Its recipes dispatch tokens with DeepEP or HybridEP, those of NeMo before it with plain all-to-alls.
+    "megatron-bridge": Plan({"host_layer_s": 3e-4, "tensor_overlap": 0.4, "expert_dispatch": 1}, EXPERTS),
     "composer": Plan(),
     "internevo": Plan(),
     "jax": Plan({"host_layer_s": 5e-5, "hidden_passes": 10}),
@@ -220,16 +227,41 @@ class Search:
     def keys(self) -> list[tuple[str, str]]:
         """Every direction: a constant, and the machine and format where it is told apart."""
         names = (*ALWAYS, *self.plan.further)
-        shared = [(name, "all") for name in names if name not in BY_MACHINE]
-        return shared + [(name, kind) for name in BY_MACHINE if name in names for kind in self.kinds]
+        shared = [(name, "all") for name in names if name not in (*BY_MACHINE, *BY_FORMAT)]
+        of_machines = [(name, kind) for name in BY_MACHINE if name in names for kind in self.kinds]
+        return shared + of_machines + [(name, each) for name in BY_FORMAT if name in names for each in self.formats]
+
+    @cached_property
+    def formats(self) -> list[str]:
+        return sorted({_format(kind) for kind in self.kinds})
+
+    def tells(self, kind: str) -> Mask:
+        """For each kind of runs, whether a direction told apart by this concerns it."""
+        return np.array([kind in ("all", each, _format(each)) for each in self.kinds])
 
     @cached_property
     def start(self) -> Numbers:
         return np.array([_place(name, float(getattr(self.base, name))) for name, _ in self.keys])
 
+    @cached_property
+    def _kinships(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Which directions are expected to be alike: those of one generation and format, and those of one format.
+
+        As pairs: for each direction the number of its group, among all, and how many are in it.
+        """
+        nearer = [f"{name}/{generation(kind)}/{_format(kind)}" for name, kind in self.keys]
+        wider = [f"{name}/{_format(kind)}" for name, kind in self.keys]
+        return [
+            (at, counts)
+            for _, at, counts in (np.unique(each, return_inverse=True, return_counts=True) for each in (nearer, wider))
+        ]
+
     def beyond_expected(self, point: Numbers) -> Numbers:
-        """How far a point is from what is expected of it; linear in the point."""
-        return point - self.start
+        """How far each direction is from its kin of the generation, these from all of the format, and they from where
+        the search starts. A constant that is not told apart is its own kin.
+        """
+        generations, formats = ((np.bincount(at, point) / counts)[at] for at, counts in self._kinships)
+        return np.concatenate([point - generations, generations - formats, formats - self.start])
 
     def places(self, runs: Runs) -> Places:
         """Of the machine and format of every run, among all of them."""
@@ -241,8 +273,10 @@ class Search:
         values: dict[str, list[Numbers]] = {}
         for (name, _), column in zip(self.keys, points.T, strict=True):
             values.setdefault(name, []).append(_values(name, column))
+        of_formats = np.array([self.formats.index(_format(kind)) for kind in self.kinds])[kinds]
+        chosen = dict.fromkeys(BY_MACHINE, kinds) | dict.fromkeys(BY_FORMAT, of_formats)
         columns = {
-            name: np.stack(each, axis=1)[at, kinds] if name in BY_MACHINE else each[0][at]
+            name: np.stack(each, axis=1)[at, chosen[name]] if name in chosen else each[0][at]
             for name, each in values.items()
         }
         return replace(self.base, **columns)
@@ -304,7 +338,7 @@ class Search:
             found = np.zeros((len(runs), len(part)))
             for number, columns in enumerate(together):
                 for column in columns:
-                    own = kinds[column] == "all" or places == self.kinds.index(kinds[column])
+                    own = self.tells(kinds[column])[places]
                     found[:, column] = np.where(own, changes[number], 0.0) / step[column]
             return np.concatenate([found, PRIOR * beyond])
 
@@ -328,8 +362,8 @@ class Search:
 
 
 def _elsewhere(own: Constants, common: Constants) -> Constants:
-    """For machines and formats that a stack has no runs on: what is common there, times what the stack is beside the
-    common on those that it has; for those that nobody has runs on, the mean of a format.
+    """For architectures and formats that a stack has no runs on: what is common there, times what the stack is beside
+    the common on those that it has; for those that nobody has runs on, the mean of their generation, or of a format.
     """
     found: Constants = {}
     kinds = [kind for kind in common if "/" in kind]
@@ -339,10 +373,21 @@ def _elsewhere(own: Constants, common: Constants) -> Constants:
         for kind in kinds:
             usual = _within(name, beside * common[kind][name])
             found.setdefault(kind, {})[name] = own.get(kind, {}).get(name, usual)
-    for format_ in sorted({kind.partition("/")[2] for kind in kinds}):
+    for format_ in sorted({_format(kind) for kind in kinds}):
         same = [each for kind, each in found.items() if kind.endswith(f"/{format_}")]
         found[format_] = {name: _rounded(_mean([each[name] for each in same])) for name in BY_MACHINE}
+        found[format_].update({name: common[format_][name] for name in BY_FORMAT if name in common.get(format_, {})})
+        found[format_].update(own.get(format_, {}))
+    for wider in sorted({f"{generation(kind)}/{_format(kind)}" for kind in kinds}):
+        near, _, format_ = wider.partition("/")
+        same = [found[kind] for kind in kinds if kind.endswith(f"/{format_}") and generation(kind) == near]
+        found[wider] = {name: _rounded(_mean([each[name] for each in same])) for name in BY_MACHINE}
     return {kind: {**each, **own.get(kind, {})} for kind, each in found.items()}
+
+
+def _format(kind: str) -> str:
+    """Of a machine and a format, or of a format alone."""
+    return kind.rpartition("/")[2]
 
 
 def _within(name: str, value: float) -> float:
@@ -355,7 +400,13 @@ def _mean(numbers: list[float]) -> float:
 
 
 def _kinds(runs: Runs) -> list[str]:
-    return [f"{name}/{format_kind(dtype)}" for name, dtype in zip(runs.machines, runs.formats, strict=True)]
+    kinds = {name: _architecture(name) for name in np.unique(runs.machines).tolist()}
+    return [f"{kinds[name]}/{format_kind(dtype)}" for name, dtype in zip(runs.machines, runs.formats, strict=True)]
+
+
+def _architecture(machine: str) -> str:
+    """The nearest kin of a record: machines of one die tell the same constants."""
+    return kin(find(machine))[0]
 
 
 def _is_wide(name: str) -> bool:

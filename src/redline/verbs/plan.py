@@ -14,7 +14,7 @@ from redline.planner.serve.serving_defaults import ENGINE, LOADS, SIZES
 from redline.planner.serve.serving_plan import ServingEvidence
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.plan import TrainingRequest
-from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, RECOMPUTES, SCHEDULES, TOP
+from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, EXECUTIONS, RECOMPUTES, SCHEDULES, TOP
 from redline.planner.validation.serving_accuracy import held_out_of, serving_accuracy
 from redline.planner.validation.validate import validate
 from redline.progress import Progress, silent
@@ -28,7 +28,7 @@ from redline.verbs.plan_sizes import plan_sizes
 Constraint = float | str | Sequence[float | str]
 
 LAYOUT = tuple(field.name for field in fields(Layout) if field.name != "expert_tp")
-NAMED: Mapping[str, Mapping[str, int]] = {"schedule": SCHEDULES, "recompute": RECOMPUTES}
+NAMED: Mapping[str, Mapping[str, int]] = {"schedule": SCHEDULES, "recompute": RECOMPUTES, "execution": EXECUTIONS}
 
 
 def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all of it has a default)

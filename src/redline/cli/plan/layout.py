@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from redline.cli.arguments import positive
-from redline.cli.plan.numbers import chosen, several, share
-from redline.planner.train.training_choices import RECOMPUTES, SCHEDULES
+from redline.cli.plan.numbers import above_zero, chosen, several, share
+from redline.planner.train.training_choices import EXECUTIONS, RECOMPUTES, SCHEDULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +51,18 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-flash", action="store_true", help="attention is not fused")
     group.add_argument(
+        "--execution",
+        type=chosen(EXECUTIONS),
+        metavar="HOW",
+        help="usual (as the stack's measured runs), compiled, or graphs (CUDA graphs or CUDA code)",
+    )
+    group.add_argument(
+        "--imbalance",
+        type=above_zero,
+        metavar="FACTOR",
+        help="tokens of the busiest GPU's experts over the average (default: 1, balanced)",
+    )
+    group.add_argument(
         "--lora",
         type=positive,
         metavar="RANK",
@@ -60,13 +72,15 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
 
 def layout_of(options: argparse.Namespace) -> Mapping[str, tuple[float, ...]]:
     """Of fields of a layout: the only values to consider."""
-    fixed = {name: getattr(options, name) for name in (*SIZES, "zero", "schedule", "recompute")}
+    fixed = {name: getattr(options, name) for name in (*SIZES, "zero", "schedule", "recompute", "execution")}
     if options.offload is not None:
         fixed["offload"] = (options.offload,)
     if options.sequence_parallel is not None:
         fixed["sequence_parallel"] = (int(options.sequence_parallel),)
     if options.no_flash:
         fixed["flash"] = (0,)
+    if options.imbalance is not None:
+        fixed["imbalance"] = (max(1.0, options.imbalance),)
     if options.lora is not None:
         fixed["lora"] = (options.lora,)
     return {name: tuple(map(float, values)) for name, values in fixed.items() if values is not None}

@@ -11,23 +11,24 @@ from numpy.typing import NDArray
 from redline.errors import UsageError
 from redline.hardware.machine import BEST_MATMUL, LAW_COMPUTE, LAW_FIXED, LAW_MEMORY, PEAK, Machine, why_unusable
 from redline.model.model import Number
+from redline.planner.train.kin import of_kin, pooled
 
 # Where no table says what kernels of a machine reach. Of the peak: the median of all machines that have one.
 COMPUTE_SHARE, MEMORY_SHARE, FIXED_S = 0.75, 0.80, 4e-6
 ATTENTION_SHARE, ATTENTION_HALF = 0.75, 1200.0
 # Matmuls of the largest shapes reach what was measured as the best; those of a step reach somewhat less.
 OF_BEST_MATMUL = 0.95
-# Records of the catalogue, by the name that the tables of kernels use. A later entry is a variant of the same chip.
-_TABLE_NAMES = {
-    "a100_sxm": ("A100-SXM", "A100"),
-    "h100_sxm": ("H100-SXM5", "H100-SXM", "H100", "H800"),
-    "h200_sxm": ("H200", "GH200"),
-    "b200_sxm": ("B200",),
-    "b300_sxm": ("B300",),
-    "gb200": ("GB200",),
-    "gb300": ("GB300",),
-    "l40s": ("L40S",),
-    "rtx_pro_6000_server": ("RTX-PRO-6000",),
+# Architectures of the catalogue, by the name that the tables of kernels use.
+_ARCHITECTURES = {
+    "a100_sxm": "Ampere sm80",
+    "h100_sxm": "Hopper sm90",
+    "h200_sxm": "Hopper sm90",
+    "b200_sxm": "Blackwell sm100",
+    "b300_sxm": "Blackwell Ultra sm103",
+    "gb200": "Blackwell sm100",
+    "gb300": "Blackwell Ultra sm103",
+    "l40s": "Ada sm89",
+    "rtx_pro_6000_server": "Blackwell sm120",
 }
 _TABLE_DTYPES = {"bf16": "bfloat16", "fp16": "bfloat16", "fp8": "fp8"}
 
@@ -57,12 +58,12 @@ def kernel_s(flops: Number, moved_bytes: Number, compute: Number, memory: Number
 
 
 def kernel_law(machine: Machine, dtype: str) -> KernelLaw:
-    """From the calibrated profile where it has these constants, else from tables of measured kernels, else from the
-    best matmul that anybody measured, else from the published peak.
+    """From the calibrated profile where it has these constants, else from tables of kernels measured on its kin, else
+    from the best matmul that anybody measured, else from the published peak.
     """
     peak = _needed(machine, f"{PEAK}.{dtype}", dtype)
     bandwidth = _needed(machine, "memory_bytes_per_s", dtype)
-    shares = _matmul_table().get((_table_name(machine), _TABLE_DTYPES.get(dtype, "")))
+    shares = of_kin(_matmul_table(_TABLE_DTYPES.get(dtype, "")), machine)
     best = machine.figures.get(f"{BEST_MATMUL}.{dtype}")
     usual = OF_BEST_MATMUL * best.value if best else COMPUTE_SHARE * peak
     compute, memory, fixed_s = (
@@ -85,7 +86,7 @@ def attention_law(machine: Machine) -> AttentionLaw:
     """Of 16 bits: attention stays there when matmuls compute in 8."""
     dtype = half_format(machine)
     peak = _needed(machine, f"{PEAK}.{dtype}", dtype)
-    share, half = _attention_table().get(_table_name(machine), (ATTENTION_SHARE, ATTENTION_HALF))
+    share, half = of_kin(_attention_table(), machine) or (ATTENTION_SHARE, ATTENTION_HALF)
     # A machine whose matmuls fall far short of its peak has the same trouble in attention.
     law = kernel_law(machine, dtype)
     return AttentionLaw(most_flops_per_s=min(share * peak, 1.2 * law.compute_flops_per_s), half=half)
@@ -102,39 +103,31 @@ def _needed(machine: Machine, name: str, dtype: str) -> float:
     return figure.value
 
 
-def _table_name(machine: Machine) -> str:
-    """The longest prefix of the machine's record among those of the tables; "" where there is none."""
-    record = machine.base or machine.name
-    candidates = [
-        (len(prefix), name)
-        for name, prefixes in _TABLE_NAMES.items()
-        for prefix in prefixes
-        if record.startswith(prefix)
-    ]
-    return max(candidates)[1] if candidates else ""
-
-
 def _rows(name: str) -> list[dict[str, str]]:
     text = (files("redline.planner.train") / "data" / name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 
 @cache
-def _matmul_table() -> dict[tuple[str, str], tuple[float, float, float]]:
-    return {
-        (row["gpu"], row["dtype"]): (float(row["B_ec"]), float(row["B_em"]), float(row["B_t0_us"]) * 1e-6)
-        for row in _rows("gemm_model_fits.csv")
-    }
+def _matmul_table(dtype: str) -> dict[str, tuple[float, ...]]:
+    """By kin: shares of compute and of memory, and seconds."""
+    rows = (row for row in _rows("gemm_model_fits.csv") if row["dtype"] == dtype)
+    return pooled(
+        [
+            (_ARCHITECTURES[row["gpu"]], (float(row["B_ec"]), float(row["B_em"]), float(row["B_t0_us"]) * 1e-6))
+            for row in rows
+        ]
+    )
 
 
 @cache
-def _attention_table() -> dict[str, tuple[float, float]]:
-    """Per machine, the most and the half of `most * s / (s + half)`: a line in 1 / share against 1 / s."""
+def _attention_table() -> dict[str, tuple[float, ...]]:
+    """By kin, the most and the half of `most * s / (s + half)`: a line in 1 / share against 1 / s."""
     points: dict[str, list[tuple[float, float]]] = {}
     for row in _rows("attention_efficiency.csv"):
         if row["kind"].startswith("prefill"):
             points.setdefault(row["gpu"], []).append((float(row["size"]), float(row["median_frac_of_peak"])))
-    return {gpu: _most_and_half(np.array(points_of_gpu)) for gpu, points_of_gpu in points.items()}
+    return pooled([(_ARCHITECTURES[gpu], _most_and_half(np.array(of_gpu))) for gpu, of_gpu in points.items()])
 
 
 def _most_and_half(points: NDArray[np.float64]) -> tuple[float, float]:

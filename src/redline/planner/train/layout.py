@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from redline.model.model import Number
-from redline.planner.train.training_choices import PipelineSchedule, Recompute
+from redline.planner.train.training_choices import Execution, PipelineSchedule, Recompute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,10 @@ class Layout:
     """Share of optimizer states that live in host memory."""
     flash: Number = 1
     """1: fused attention, which never writes the scores to memory."""
+    imbalance: Number = 1
+    """Tokens of the busiest device's experts over those of the average one. Measured runs force it to 1."""
+    execution: Number = Execution.USUAL
+    """How kernels are launched."""
     lora: Number = 0
     """Rank of the adapters, which then are all that is trained (LoRA); 0: every weight is trained."""
 

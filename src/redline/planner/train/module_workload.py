@@ -28,7 +28,10 @@ from redline.planner.train.training_choices import Recompute
 from redline.planner.train.training_rates import Rates
 
 # Of a transformer: in how many parts it is divided, and how.
-_PARTS, _HOW = ("tp", "pp", "cp", "ep", "chunks"), ("schedule", "sequence_parallel", "flash", "lora")
+_PARTS, _HOW = (
+    ("tp", "pp", "cp", "ep", "chunks"),
+    ("schedule", "sequence_parallel", "flash", "execution", "imbalance", "lora"),
+)
 
 
 @dataclass(frozen=True)

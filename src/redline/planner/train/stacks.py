@@ -9,9 +9,11 @@ from importlib.resources import files
 import numpy as np
 
 from redline.errors import UsageError
-from redline.hardware.machine import LATENCY, RATE, Machine
+from redline.hardware.catalogue import find, machines, record
+from redline.hardware.machine import BEST_MATMUL, LATENCY, PEAK, RATE, Machine
 from redline.model.model import Number
 from redline.planner.train.kernels import attention_law, half_format, kernel_law
+from redline.planner.train.kin import kin
 from redline.planner.train.training_rates import Rates
 
 DEFAULT_STACK = "default"
@@ -22,6 +24,9 @@ MATMUL_BYTES: Mapping[str, float] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2,
 # switch that adds up, 222 of 300 on A100 without.
 FABRIC_SHARE = 0.75
 USUAL_NIC_BYTES_PER_S = 25e9
+# A usual server has so many devices. Where fewer of them are linked to each other than this, the others go through its
+# PCIe, of which collectives of all sustain this share: 28 of 64 GB/s on eight RTX 5090 (NVIDIA/nccl issue 1639).
+USUAL_SERVER, FEWEST_LINKED, SERVER_SHARE = 8, 4, 0.44
 # Whatever was fitted elsewhere, matmuls of no machine reach more than this of its peak.
 MOST_OF_PEAK = 0.95
 USUAL_FABRIC_BYTES_PER_S = 32e9
@@ -43,6 +48,7 @@ class SoftwareStack:
     node_latency_s: Number = 20e-6
     across_latency_s: Number = 20e-6
     across_decay: Number = 0.0
+    expert_dispatch: Number = 0.0
     nic_sharing: Number = 1.0
     gather_share: Number = 1.0
     # Fields of Rates, one by one.
@@ -78,6 +84,8 @@ class SoftwareStack:
 
 
 _SHARES = ("sustained", "attention", "moved", "node_share", "nic_share")
+# What follows from constants of a machine's kin, and is no less than that of a machine that is no better.
+_RAISED = ("compute_flops_per_s", "head_flops_per_s", "attention_flops_per_s", "memory_bytes_per_s")
 _COPIED = tuple(field.name for field in fields(SoftwareStack) if field.name not in _SHARES)
 
 
@@ -86,14 +94,19 @@ def stack_names() -> tuple[str, ...]:
 
 
 def stack(name: str, machine: str = "", dtype: str = "bf16") -> SoftwareStack:
-    """The constants of a stack: those of all its runs, then of a number format, then of a machine in that format."""
+    """The constants of a stack: those of all its runs, then of a number format, then of the machine's kin in that
+    format: its generation, then its architecture.
+    """
     return from_constants(_constants(name), machine, dtype)
 
 
 def from_constants(written: StackConstants, machine: str, dtype: str) -> SoftwareStack:
     """The same of constants that need not be the package's own."""
     kind = format_kind(dtype)
-    constants = {**written["all"], **written.get(kind, {}), **written.get(f"{machine}/{kind}", {})}
+    constants = {**written["all"], **written.get(kind, {})}
+    known = record(machine)
+    for near in reversed(kin(known) if known else ()):
+        constants.update(written.get(f"{near}/{kind}", {}))
     return replace(SoftwareStack(), **constants)
 
 
@@ -126,11 +139,45 @@ def rates_of(
     """What a machine does in a number format under a stack. Measured latencies come before those of the stack."""
     bare = machine_rates(machine, dtype, devices_per_node=devices_per_node, nic_bytes_per_s=nic_bytes_per_s)
     rates = with_stack(bare, stack(stack_name, machine.base or machine.name, dtype))
+    if machine == record(machine.name):
+        rates = replace(rates, **_no_less(machine.name, dtype, stack_name))
     return replace(
         rates,
         node_latency_s=_latency_s(machine, "node", rates.node_latency_s),
         across_latency_s=_latency_s(machine, "across", rates.across_latency_s),
     )
+
+
+@cache
+def _no_less(name: str, dtype: str, stack_name: str) -> dict[str, float]:
+    """What a machine of the catalogue does at least: as much as every other that is better in no figure.
+
+    Constants of kin that nobody measured are means of others, so two machines may get shares that put the better one
+    behind.
+    """
+    machine = find(name)
+    others = [each for each in machines() if f"{PEAK}.{dtype}" in each.figures and each.memory_bytes_per_s]
+    no_better = [each for each in others if _no_worse(machine, each, dtype)]
+    used = [
+        with_stack(machine_rates(each, dtype), stack(stack_name, each.name, dtype)) for each in (machine, *no_better)
+    ]
+    return {field: max(float(getattr(rates, field)) for rates in used) for field in _RAISED}
+
+
+def _no_worse(machine: Machine, other: Machine, dtype: str) -> bool:
+    """In any figure that a step depends on; a best matmul that nobody measured is not a worse one."""
+    own, against = (_compared(each, dtype) for each in (machine, other))
+    best, against_best = (each.value(f"{BEST_MATMUL}.{dtype}") for each in (machine, other))
+    return all(a >= b for a, b in zip(own, against, strict=True)) and not 0 < best < against_best
+
+
+@cache
+def _compared(machine: Machine, dtype: str) -> tuple[float, ...]:
+    bare = machine_rates(machine, dtype)
+    links = (bare.node_bytes_per_s, bare.pair_bytes_per_s, bare.nic_bytes_per_s, bare.host_link_bytes_per_s)
+    rest = (bare.devices_per_node, bare.linked_devices, bare.server_bytes_per_s)
+    peaks = (bare.peak_flops_per_s, bare.half_peak_flops_per_s, machine.value("memory_bytes_per_s"))
+    return tuple(float(each) for each in (*peaks, *links, *rest))
 
 
 def with_stack(bare: Rates, used: SoftwareStack) -> Rates:
@@ -147,6 +194,7 @@ def with_stack(bare: Rates, used: SoftwareStack) -> Rates:
         attention_flops_per_s=np.minimum(bare.attention_flops_per_s * used.attention, most_in_half),
         memory_bytes_per_s=bare.memory_bytes_per_s * used.moved,
         node_bytes_per_s=bare.node_bytes_per_s * used.node_share,
+        server_bytes_per_s=bare.server_bytes_per_s * np.minimum(used.node_share, 1.0),
         pair_bytes_per_s=bare.pair_bytes_per_s * used.node_share,
         nic_bytes_per_s=bare.nic_bytes_per_s * used.nic_share,
     )
@@ -159,7 +207,8 @@ def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, ni
         kernel_law(machine, half_format(machine)),
         attention_law(machine),
     )
-    per_node = devices_per_node or machine.value("fabric_devices", 1.0)
+    linked = _linked_devices(machine)
+    per_node = devices_per_node or max(linked, USUAL_SERVER)
     node, pair = _fabric(machine, per_node)
     # In 32 bits, attention is made of matmuls in 32 bits as well.
     fused = attention.most_flops_per_s * min(1.0, law.peak_flops_per_s / usual.peak_flops_per_s)
@@ -177,6 +226,8 @@ def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, ni
         devices_per_node=per_node,
         node_bytes_per_s=node,
         pair_bytes_per_s=pair,
+        linked_devices=linked if linked < FEWEST_LINKED else np.inf,
+        server_bytes_per_s=_server_bytes_per_s(machine, node) if linked < FEWEST_LINKED else np.inf,
         node_latency_s=0.0,
         nic_bytes_per_s=nic_bytes_per_s or machine.value(f"{RATE}.across.send_recv", published_nic),
         across_latency_s=0.0,
@@ -196,6 +247,20 @@ def _fabric(machine: Machine, per_node: float) -> tuple[float, float]:
     gathered = machine.figures.get(f"{RATE}.node.all_gather")
     node = fabric * FABRIC_SHARE if gathered is None else gathered.value * linked
     return node, machine.value(f"{RATE}.node.send_recv", pair)
+
+
+def _linked_devices(machine: Machine) -> float:
+    """How many have direct links to each other. Where nobody says, links that are faster than PCIe join a server."""
+    fabric = machine.value("fabric_bytes_per_s")
+    usual = USUAL_SERVER if fabric > machine.value("pcie_bytes_per_s", USUAL_FABRIC_BYTES_PER_S) else 1
+    return machine.value("fabric_devices", usual)
+
+
+def _server_bytes_per_s(machine: Machine, node_bytes_per_s: float) -> float:
+    """Measured on all devices of the node, or a share of PCIe."""
+    if f"{RATE}.node.all_gather" in machine.figures:
+        return node_bytes_per_s
+    return SERVER_SHARE * machine.value("pcie_bytes_per_s", USUAL_FABRIC_BYTES_PER_S)
 
 
 def _latency_s(machine: Machine, level: str, usual_s: Number) -> Number:

@@ -9,6 +9,7 @@ class PipelineSchedule(IntEnum):
     GPIPE = 0
     ONE_F_ONE_B = 1  # interleaved where `chunks` is above 1
     ZERO_BUBBLE = 2  # the gradient of weights fills the gaps
+    DUALPIPE = 3  # the same, from both ends, with traffic of experts behind the compute of another micro-batch
 
 
 class Recompute(IntEnum):
@@ -19,11 +20,21 @@ class Recompute(IntEnum):
     FULL = 2  # everything but the input of each layer
 
 
+class Execution(IntEnum):
+    """How kernels are launched."""
+
+    USUAL = 0  # as the measured runs of the stack
+    COMPILED = 1  # torch.compile: chains of small operators become one kernel each
+    GRAPHS = 2  # compiled, and replayed from CUDA graphs; or written in CUDA: no launch waits for Python
+
+
 SCHEDULES = {
     "gpipe": PipelineSchedule.GPIPE,
     "1f1b": PipelineSchedule.ONE_F_ONE_B,
     "zero-bubble": PipelineSchedule.ZERO_BUBBLE,
+    "dualpipe": PipelineSchedule.DUALPIPE,
 }
+EXECUTIONS = {"usual": Execution.USUAL, "compiled": Execution.COMPILED, "graphs": Execution.GRAPHS}
 RECOMPUTES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
 BY = ("speed", "memory", "cost")
 """What the best layout is the best in."""

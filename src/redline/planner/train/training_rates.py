@@ -35,10 +35,17 @@ class Rates:
     """Bus bandwidth of collectives among all devices of the node (scale-up domain)."""
     pair_bytes_per_s: Number
     """Between two devices of a node. Less than `node_bytes_per_s` where there is no switch."""
+    linked_devices: Number = np.inf
+    """Of a node, how many have such links to each other. Groups of more go through the host's PCIe."""
+    server_bytes_per_s: Number = np.inf
+    """Bus bandwidth of collectives through that."""
     node_latency_s: Number
     """Of one collective inside the node."""
     nic_bytes_per_s: Number
     """Per device, in one direction."""
+    expert_dispatch: Number = 0.0
+    """1: a token crosses the network once for each node that it is sent to, and is passed on inside (as DeepEP does);
+    0: once for each expert."""
     nic_sharing: Number = 1.0
     """How the members of a group in one node add up: members ** sharing network cards."""
     across_latency_s: Number

@@ -287,8 +287,10 @@ def _recompute(rows: Rows) -> Numbers:
 
 
 def _schedule(rows: Rows) -> Numbers:
-    zero_bubble = np.isin(rows.text("pp_schedule"), ("zero-bubble", "zbv", "v-half", "v-min", "DualPipe"))
-    return np.where(zero_bubble, float(PipelineSchedule.ZERO_BUBBLE), float(PipelineSchedule.ONE_F_ONE_B))
+    written = rows.text("pp_schedule")
+    zero_bubble, dual = np.isin(written, ("zero-bubble", "zbv", "v-half", "v-min")), written == "DualPipe"
+    usual = np.where(zero_bubble, float(PipelineSchedule.ZERO_BUBBLE), float(PipelineSchedule.ONE_F_ONE_B))
+    return np.where(dual, float(PipelineSchedule.DUALPIPE), usual)
 
 
 def _chunks(rows: Rows) -> Numbers:

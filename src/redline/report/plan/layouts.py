@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from redline.planner.train.layout import Layout
-from redline.planner.train.training_choices import PipelineSchedule, Recompute
+from redline.planner.train.training_choices import Execution, PipelineSchedule, Recompute
 from redline.report.language import _, listed, marked, ngettext
 
 DIMENSIONS = ("dp", "tp", "pp", "cp", "ep")
@@ -11,6 +11,7 @@ SCHEDULES = {
     PipelineSchedule.GPIPE: "GPipe",
     PipelineSchedule.ONE_F_ONE_B: "1F1B",
     PipelineSchedule.ZERO_BUBBLE: "zero-bubble",
+    PipelineSchedule.DUALPIPE: "DualPipe",
 }
 RECOMPUTES = {
     Recompute.NONE: marked("none"),
@@ -62,6 +63,10 @@ def _further(layout: Layout, micro_batches: int) -> Iterator[str]:
         yield _("{share:.0f} % of the optimizer in host memory").format(share=100 * layout.offload)
     if not layout.flash:
         yield _("attention not fused")
+    if layout.execution:
+        yield _("compiled") if layout.execution == Execution.COMPILED else _("CUDA graphs")
+    if layout.imbalance > 1:
+        yield _("experts uneven by {factor:.2f}").format(factor=layout.imbalance)
     if layout.lora:
         yield _("LoRA of rank {rank}").format(rank=int(layout.lora))
 

@@ -18,7 +18,7 @@ def test_tables_of_measured_kernels_come_before_the_peak() -> None:
     law = kernel_law(find("H100-SXM5-80GB"), "bf16")
     assert law.compute_flops_per_s == pytest.approx(0.85 * law.peak_flops_per_s)
     assert law.memory_bytes_per_s == pytest.approx(0.9 * 3.35e12)
-    assert law.fixed_s == pytest.approx(4e-6)
+    assert law.fixed_s == pytest.approx(4.5e-6)  # the mean of H100 and H200, which are the same die
 
 
 def test_a_machine_without_a_table_has_its_best_matmul() -> None:

@@ -74,7 +74,7 @@ def _as_columns(rows: Sequence[tuple[int, ...]], recomputes: Sequence[int], spac
     columns = {name: np.ascontiguousarray(repeated[:, at]) for at, name in enumerate(names)}
     columns["recompute"] = np.tile(recompute, len(table))
     columns["sequence_parallel"] = _sequence_parallel(columns["tp"], space)
-    others = ("expert_tp", "offload", "flash", "lora")
+    others = ("expert_tp", "offload", "flash", "execution", "imbalance", "lora")
     given = {name: space.fixed[name][0] for name in others if name in space.fixed}
     return Layout(**columns, **given)
 

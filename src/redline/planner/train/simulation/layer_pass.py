@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from redline.planner.train.simulation.activity import EventKind
 from redline.planner.train.simulation.schedule import Pass
-from redline.planner.train.time.step_costs import StepCosts
+from redline.planner.train.time.step_costs import WEIGHTS_HOST, StepCosts
 from redline.planner.train.training_choices import PipelineSchedule
 
 
@@ -60,7 +60,8 @@ def layer_pass(costs: StepCosts[float], kind: Pass) -> LayerPass:
     apart = puts_weights_off(costs)
     if kind is Pass.BACKWARD:
         return _backward(costs, apart=apart)
-    return LayerPass(((EventKind.WEIGHTS, costs.weight_gradient_s),), 0.0, 0.0, costs.scatter_s)
+    host_s = WEIGHTS_HOST * costs.host_backward_s if apart else 0.0
+    return LayerPass(((EventKind.WEIGHTS, costs.weight_gradient_s),), host_s, 0.0, costs.scatter_s)
 
 
 def _forward(costs: StepCosts[float]) -> LayerPass:
@@ -82,5 +83,5 @@ def _backward(costs: StepCosts[float], *, apart: bool) -> LayerPass:
         (EventKind.TENSOR, costs.tensor_backward_s),
         (EventKind.CONTEXT, costs.context_backward_s),
     )
-    host_s = max(costs.host_backward_s - later_s, 0.0)
+    host_s = (1 - WEIGHTS_HOST if apart else 1.0) * costs.host_backward_s
     return LayerPass(parts, host_s, costs.gather_s, 0.0 if apart else costs.scatter_s)

@@ -18,7 +18,14 @@ from redline.planner.train.time.collectives import (
     reduce_scatter_s,
     ring_pass_s,
 )
-from redline.planner.train.time.traffic import Held, held, held_experts, keys_and_values
+from redline.planner.train.time.traffic import (
+    Held,
+    expert_group,
+    held,
+    held_experts,
+    keys_and_values,
+    sent_once_per_node,
+)
 from redline.planner.train.training_choices import Recompute
 from redline.planner.train.training_rates import Rates
 
@@ -146,8 +153,13 @@ def _context_backward(forward: Sequence[SimulatedMessage]) -> Iterator[Simulated
 def _expert(setup: LayoutSetup) -> Iterator[SimulatedMessage]:
     """Tokens to their experts, and back."""
     model, layout = setup.model, setup.layout
-    among = group(layout.ep, layout.tp, setup.rates.devices_per_node)
-    rows = setup.tokens * float(model.experts_per_token / layout.tp * model.moe_layers / model.layers)
+    among = expert_group(layout, setup.rates)
+    once = sent_once_per_node(model, layout, setup.rates)
+    rows = (
+        float(layout.imbalance)
+        * setup.tokens
+        * float(model.experts_per_token / layout.tp * model.moe_layers / model.layers)
+    )
     elements = rows * float(model.hidden)
     message = SimulatedMessage(
         collective="all_to_all",
@@ -156,7 +168,7 @@ def _expert(setup: LayoutSetup) -> Iterator[SimulatedMessage]:
         in_elements=elements,
         out_elements=elements,
         dtype=TYPES[setup.half],
-        seconds=float(all_to_all_s(elements * _number_bytes(setup), among, setup.rates)),
+        seconds=float(all_to_all_s(elements * _number_bytes(setup), among, setup.rates, once)),
     )
     yield from (message, message)
 

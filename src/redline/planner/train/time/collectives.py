@@ -39,11 +39,25 @@ def bus_bytes_per_s(among: CommGroup, rates: Rates, share: Number = 1.0) -> Numb
     every member brings its own network card: while all groups of a node communicate, none has more. Over many
     nodes networks sustain less.
     """
-    inside = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s * np.maximum(among.per_node - 1, 1))
+    inside = _inside_bytes_per_s(among, rates)
     cards = np.asarray(among.per_node, np.float64) ** rates.nic_sharing
     across = share * rates.nic_bytes_per_s * cards * _decay(among, rates)
     alone = among.per_node == 1
     return np.where(among.nodes > 1, np.where(alone, across, np.minimum(inside, across)), inside)
+
+
+def _inside_bytes_per_s(among: CommGroup, rates: Rates) -> Number:
+    """Of a collective among the members inside one node."""
+    linked = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s * np.maximum(among.per_node - 1, 1))
+    if np.all(np.isinf(rates.server_bytes_per_s)):
+        return linked
+    return np.where(among.per_node > rates.linked_devices, rates.server_bytes_per_s, linked)
+
+
+def _neighbour_bytes_per_s(members: Number, rates: Rates) -> Number:
+    """From one device of a node to the next of so many."""
+    linked = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s)
+    return np.where(members > rates.linked_devices, rates.server_bytes_per_s, linked)
 
 
 def _decay(among: CommGroup, rates: Rates) -> Number:
@@ -86,7 +100,7 @@ def ring_pass_s(size_bytes: Number, among: CommGroup, rates: Rates) -> Number:
     One ring goes through the group: it leaves a node over one device's network card, however many members are inside.
     """
     volume = size_bytes * (among.size - 1) / among.size
-    inside = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s)
+    inside = _neighbour_bytes_per_s(among.per_node, rates)
     across = rates.nic_bytes_per_s * _decay(among, rates)
     spans = np.where(among.per_node == 1, across, np.minimum(inside, across))
     moved_s = volume / np.where(among.nodes > 1, spans, inside)
@@ -97,21 +111,25 @@ def broadcast_s(size_bytes: Number, among: CommGroup, rates: Rates) -> Number:
     return _time_s(size_bytes, among, rates, tree=True)
 
 
-def all_to_all_s(size_bytes: Number, among: CommGroup, rates: Rates) -> Number:
+def all_to_all_s(size_bytes: Number, among: CommGroup, rates: Rates, once_per_node: Number = 1.0) -> Number:
     """Each device sends `size_bytes` in equal parts to all, itself included. Nothing is passed on, so every device has
     its own links alone: what leaves the node goes over one network card per device.
+
+    Where parts for several members of a node are the same and cross the network once, to be passed on inside the node,
+    `once_per_node` is the share of what leaves that is left.
     """
-    beyond = size_bytes * (among.size - among.per_node) / among.size
-    within = size_bytes * (among.per_node - 1) / among.size
-    inside = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s * np.maximum(among.per_node - 1, 1))
+    beyond = once_per_node * size_bytes * (among.size - among.per_node) / among.size
+    passed_on = np.where(np.asarray(once_per_node) < 1, among.size, among.per_node)
+    within = size_bytes * (among.per_node - 1) / among.per_node * passed_on / among.size
     across = rates.nic_bytes_per_s * _decay(among, rates)
-    moved = np.maximum(beyond / across, within / inside)
+    moved = np.maximum(beyond / across, within / _inside_bytes_per_s(among, rates))
     return np.where(among.size > 1, moved + _latency_s(among, rates, tree=True), 0.0)
 
 
 def send_s(size_bytes: Number, stride: Number, rates: Rates) -> Number:
     """To the device `stride` further, which is in another node where the stride is as large as one."""
     outside = stride >= rates.devices_per_node
-    link = np.where(outside, rates.nic_bytes_per_s, np.minimum(rates.pair_bytes_per_s, rates.node_bytes_per_s))
-    latency = np.where(outside, rates.across_latency_s, rates.node_latency_s)
+    link = np.where(outside, rates.nic_bytes_per_s, _neighbour_bytes_per_s(stride + 1, rates))
+    # What is fitted for the node is of collectives, which wait for all members.
+    latency = np.where(outside, rates.across_latency_s, np.minimum(rates.node_latency_s, rates.across_latency_s))
     return size_bytes / link + latency

@@ -38,12 +38,12 @@ def exposed_s(traffic_s: Column, compute_s: Column, overlap: Column) -> Column:
     return exposed
 
 
-def late(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> ExposedGathers:
-    """Given what one layer takes without it, forward and backward."""
+def late(costs: StepCosts[Column], forward_s: Column, backward_s: Column, weights_s: Column) -> ExposedGathers:
+    """Given what one layer takes without it: forward, backward, and the part of that for gradients of weights."""
     chunks = np.where(costs.stages > 1, costs.chunks, 1.0)
     in_turn = (costs.stages <= 1) | (chunks > 1) | (costs.schedule == PipelineSchedule.ONE_F_ONE_B)
     apart = ~in_turn & (costs.schedule == PipelineSchedule.ZERO_BUBBLE)
-    by_schedule = [_in_turn(costs, forward_s, backward_s, chunks), _apart(costs, forward_s, backward_s)]
+    by_schedule = [_in_turn(costs, forward_s, backward_s, chunks), _apart(costs, forward_s, backward_s, weights_s)]
     by_schedule.append(_all_forward_first(costs, forward_s, backward_s))
     names = tuple(ExposedGathers.__dataclass_fields__)
     chosen = {
@@ -90,10 +90,9 @@ def _all_forward_first(costs: StepCosts[Column], forward_s: Column, backward_s: 
     )
 
 
-def _apart(costs: StepCosts[Column], forward_s: Column, backward_s: Column) -> ExposedGathers:
+def _apart(costs: StepCosts[Column], forward_s: Column, backward_s: Column, weight_s: Column) -> ExposedGathers:
     """Zero-bubble: gradients are scattered in the pass that computes them, which needs no weights."""
     gather, scatter, overlap = costs.gather_s, costs.scatter_s, costs.overlap
-    weight_s = costs.weight_gradient_s
     input_s, others = backward_s - weight_s, costs.layers_per_stage - 1
     first_s = exposed_s(gather + scatter, costs.host_micro_batch_s + forward_s, overlap)
     usual_s = exposed_s(gather, forward_s, overlap)

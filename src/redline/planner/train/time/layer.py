@@ -65,7 +65,7 @@ def on_device(matmul: Matmul, tokens: Number, layout: Layout) -> tuple[Number, N
     expert_tp = np.where(layout.expert_tp == 0, layout.tp, layout.expert_tp)
     parts = np.asarray(expert_tp if matmul.routed else layout.tp, np.float64)
     local = matmul.copies / layout.ep if matmul.routed else 1.0
-    rows = rows * expert_tp / layout.tp if matmul.routed else rows
+    rows = rows * layout.imbalance * expert_tp / layout.tp if matmul.routed else rows
     n = matmul.n / parts if matmul.split == "out" else matmul.n
     k = matmul.k / parts if matmul.split == "in" else matmul.k
     return rows, n, k, local
@@ -120,7 +120,7 @@ def _passes_s(model: Model, tokens: Number, layout: Layout, rates: Rates) -> Num
     split = np.where(layout.sequence_parallel == 1, layout.tp, 1)
     dense, moe = model.dense_layers / model.layers, model.moe_layers / model.layers
     wide = dense * model.ffn + moe * (model.experts_per_token * model.expert_ffn + model.shared_ffn)
-    copied = moe * model.experts_per_token * model.hidden / layout.tp  # rows to experts, and back
+    copied = layout.imbalance * moe * model.experts_per_token * model.hidden / layout.tp  # rows to experts, and back
     numbers = rates.hidden_passes * model.hidden / split + rates.ffn_passes * (1 + model.gated) * wide / layout.tp
     return tokens * rates.number_bytes * (numbers + rates.expert_passes * copied) / rates.memory_bytes_per_s
 

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from redline.model.model import Column
 from redline.planner.train.step_cost import StepTime
 from redline.planner.train.time.gathers import ExposedGathers, late
 from redline.planner.train.time.pipeline import Stages, pipeline_time
-from redline.planner.train.time.step_costs import StepCosts
+from redline.planner.train.time.step_costs import WEIGHTS_HOST, StepCosts
 from redline.planner.train.training_choices import PipelineSchedule
 
 
@@ -18,6 +19,9 @@ class LayerDuration:
 
     forward_s: Column
     backward_s: Column
+    """Both gradients."""
+    weights_s: Column
+    """The part of it for gradients of weights, where they have a pass of their own (zero-bubble)."""
     host_s: Column
 
 
@@ -28,9 +32,18 @@ def layer_duration(costs: StepCosts[Column]) -> LayerDuration:
     device_s = costs.forward_s + sent_s
     device_back_s = costs.backward_s + costs.recompute_s + sent_back_s
     busy_s = np.maximum(device_s, costs.host_forward_s)
-    busy_back_s = np.maximum(device_back_s, costs.host_backward_s)
+    # Each of two passes waits for its own launches, so what one has to spare is nothing to the other.
+    weights_s = np.maximum(costs.weight_gradient_s, WEIGHTS_HOST * costs.host_backward_s)
+    inputs_s = np.maximum(device_back_s - costs.weight_gradient_s, (1 - WEIGHTS_HOST) * costs.host_backward_s)
+    busy_back_s = np.where(apart(costs), inputs_s + weights_s, np.maximum(device_back_s, costs.host_backward_s))
     host_s = busy_s - device_s + busy_back_s - device_back_s
-    return LayerDuration(forward_s=busy_s, backward_s=busy_back_s, host_s=host_s)
+    return LayerDuration(forward_s=busy_s, backward_s=busy_back_s, weights_s=weights_s, host_s=host_s)
+
+
+def apart(costs: StepCosts[Column]) -> NDArray[np.bool_]:
+    """Where gradients of weights have a pass of their own."""
+    alone = (costs.schedule == PipelineSchedule.ZERO_BUBBLE) & (costs.stages > 1) & (costs.chunks <= 1)
+    return np.asarray(alone)
 
 
 def exposed_reduction_s(costs: StepCosts[Column], stages: Stages) -> Column:
@@ -38,8 +51,7 @@ def exposed_reduction_s(costs: StepCosts[Column], stages: Stages) -> Column:
 
     With chunks the last micro-batch passes one chunk after the other, and others in between.
     """
-    apart = (costs.schedule == PipelineSchedule.ZERO_BUBBLE) & (costs.stages > 1) & (costs.chunks <= 1)
-    pass_s = np.where(apart, stages.weight_gradient_s, stages.backward_s)
+    pass_s = np.where(apart(costs), stages.weight_gradient_s, stages.backward_s)
     beside_s, layers = costs.overlap * costs.reduce_s, costs.layers_per_stage
     chunks = np.where(costs.stages > 1, costs.chunks, 1.0)
     first_s = pass_s / layers  # nothing to reduce before it is done
@@ -54,7 +66,7 @@ def stages_of(costs: StepCosts[Column], layer: LayerDuration, gathers: ExposedGa
     many = costs.layers_per_stage
     forward_s = many * layer.forward_s + gathers.forward_s
     backward_s = many * layer.backward_s + gathers.backward_s
-    weights_s = many * costs.weight_gradient_s + gathers.weights_s
+    weights_s = many * layer.weights_s + gathers.weights_s
     fewer = many - costs.layers_last_stage
     return Stages(
         stages=costs.stages,
@@ -74,7 +86,8 @@ def stages_of(costs: StepCosts[Column], layer: LayerDuration, gathers: ExposedGa
 def _shorter_way_s(costs: StepCosts[Column], stages: Stages) -> Column:
     """What the way through the pipeline is shorter by, because some stages before the last have a layer less."""
     missing = (costs.stages - 1) * costs.layers_per_stage - (costs.layers - costs.layers_last_stage)
-    both_s = stages.forward_s + stages.backward_s - costs.host_micro_batch_s
+    later_s = np.where(apart(costs), stages.weight_gradient_s, 0.0)  # nothing waits for it on the way
+    both_s = stages.forward_s + stages.backward_s - later_s - costs.host_micro_batch_s
     shorter: Column = np.maximum(missing, 0.0) * both_s / costs.layers_per_stage
     return np.where(costs.stages > 1, shorter, 0.0)
 
@@ -82,7 +95,7 @@ def _shorter_way_s(costs: StepCosts[Column], stages: Stages) -> Column:
 def step_time(costs: StepCosts[Column]) -> StepTime:
     """Of every row: its exclusive parts add up to the step."""
     layer = layer_duration(costs)
-    gathers = late(costs, layer.forward_s, layer.backward_s)
+    gathers = late(costs, layer.forward_s, layer.backward_s, layer.weights_s)
     stages = stages_of(costs, layer, gathers)
     pipeline = pipeline_time(stages)
     times = costs.micro_batches * costs.layers_per_stage

@@ -22,6 +22,7 @@ from redline.model.model import Column, Model, Number
 from redline.model.parameters import LayerParameters, layer_parameters
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.stages import first_stage, last_stage, micro_batches
+from redline.planner.train.time.execution import executed
 from redline.planner.train.time.layer import PASSES_BACKWARD, LayerTimes, head_forward_s, layer_times
 from redline.planner.train.time.traffic import (
     context_traffic_s,
@@ -37,7 +38,7 @@ from redline.planner.train.time.traffic import (
     tensor_traffic_s,
 )
 from redline.planner.train.trained import frozen, trained_ends, trained_layer
-from redline.planner.train.training_choices import Recompute
+from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.planner.train.training_rates import Rates
 
 # Collectives of tensor parallelism in one layer: an all-reduce each for attention and feed-forward part, or twice that.
@@ -48,6 +49,8 @@ OFFLOADED_BYTES = 4
 HOST_UPDATE_BYTES = 28
 # A usual server. Larger domains of one fabric are racks of several hosts.
 DEVICES_PER_HOST = 8
+# Of the launches of a layer's backward pass, those of gradients of weights: a matmul each, of what else there is.
+WEIGHTS_HOST = 1 / 3
 
 
 Value = TypeVar("Value")
@@ -124,6 +127,7 @@ class StepCosts(Generic[Value]):
 
 def step_costs(model: Model, batch: Batch, layout: Layout, rates: Rates) -> StepCosts[Column]:
     """Of every row, which has a model, a batch, a layout and rates of its own where these have columns."""
+    rates = executed(rates, layout)
     times = layer_times(model, batch, layout, rates)
     rest, experts = apart(layer_parameters(model), layout)
     trained_rest, trained_experts = apart(trained_layer(model, layout), layout)
@@ -144,7 +148,7 @@ def step_costs(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Step
             stages=layout.pp,
             chunks=layout.chunks,
             micro_batches=micro_batches(batch, layout),
-            schedule=layout.schedule,
+            schedule=np.minimum(layout.schedule, float(PipelineSchedule.ZERO_BUBBLE)),
             layers_per_stage=np.maximum(first, last),
             layers_last_stage=last,
             layers=model.layers,
@@ -290,7 +294,7 @@ def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: La
     tensor_s, tensor_back_s = ((1 - rates.tensor_overlap) * sent_s for sent_s in (tensor_sent_s, tensor_sent_back_s))
     context_s, context_back_s = context_traffic_s(model, batch, layout, rates)
     expert_sent_s = expert_traffic_s(model, batch, layout, rates)
-    expert_s = (1 - rates.expert_overlap) * expert_sent_s
+    expert_s = _exposed_expert_s(expert_sent_s, layout, rates, times)
     shown_s = np.maximum(context_s - times.attention_s, 0.0)
     shown_back_s = np.maximum(context_back_s - times.attention_backward_s, 0.0)
     return TrafficTimes(
@@ -304,6 +308,18 @@ def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: La
         expert_backward_s=expert_s * (1 + again),
         expert_sent_s=expert_sent_s,
     )
+
+
+def _exposed_expert_s(sent_s: Number, layout: Layout, rates: Rates, times: LayerTimes) -> Number:
+    """What a forward pass waits for. DualPipe sends for one micro-batch while another one computes, in the other
+    direction: all of it may hide, and no more than both passes take.
+    """
+    dual = np.asarray(layout.schedule) == PipelineSchedule.DUALPIPE
+    forward_s = times.matmuls_s + times.attention_s + times.passes_s
+    backward_s = 2 * times.matmuls_s + times.attention_backward_s + PASSES_BACKWARD * times.passes_s
+    beside_s = np.where(dual, (forward_s + backward_s) / 2, forward_s)
+    overlap = np.where(dual, 1.0, rates.expert_overlap)
+    return np.maximum((1 - overlap) * sent_s, sent_s - beside_s)
 
 
 @dataclass(frozen=True, kw_only=True)

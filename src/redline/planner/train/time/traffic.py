@@ -17,6 +17,7 @@ from redline.planner.train.time.collectives import (
     send_s,
 )
 from redline.planner.train.time.layer import tokens_per_device
+from redline.planner.train.training_choices import PipelineSchedule
 from redline.planner.train.training_rates import Rates
 
 
@@ -50,11 +51,32 @@ def keys_and_values(model: Model, layout: Layout) -> Number:
 
 
 def expert_traffic_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
-    """Tokens to their experts and back: two all-to-alls, forward; backward the same."""
-    among = group(layout.ep, layout.tp, rates.devices_per_node)
-    rows = tokens_per_device(batch, layout) * model.experts_per_token / layout.tp
-    once_s = all_to_all_s(rows * model.hidden * rates.number_bytes, among, rates)
+    """Tokens to their experts and back: two all-to-alls, forward; backward the same. All wait for the busiest."""
+    if not np.any(model.moe_layers):
+        return 0.0
+    among = expert_group(layout, rates)
+    rows = layout.imbalance * tokens_per_device(batch, layout) * model.experts_per_token / layout.tp
+    size = rows * model.hidden * rates.number_bytes
+    once_s = all_to_all_s(size, among, rates, sent_once_per_node(model, layout, rates))
     return 2 * once_s * model.moe_layers / model.layers
+
+
+def expert_group(layout: Layout, rates: Rates) -> CommGroup:
+    """Devices that share the experts of a layer: neighbours, but for those that share each expert."""
+    return group(layout.ep, expert_tp(layout), rates.devices_per_node)
+
+
+def sent_once_per_node(model: Model, layout: Layout, rates: Rates) -> Number:
+    """Of the copies of a token that leave its node, one for each expert, the share that crosses the network.
+
+    Of n nodes, k experts of a token are in n (1 - (1 - 1 / n) ** k) on average, where all are as likely. The kernels
+    that DualPipe was written with do so whatever the stack.
+    """
+    among = expert_group(layout, rates)
+    dispatched = (np.asarray(rates.expert_dispatch) > 0) | (np.asarray(layout.schedule) == PipelineSchedule.DUALPIPE)
+    nodes, experts = np.maximum(among.nodes, 1.0), np.maximum(model.experts_per_token, 1)
+    reached = nodes * (1 - (1 - 1 / nodes) ** experts)
+    return np.where((among.nodes > 1) & dispatched, reached / experts, 1.0)
 
 
 def stage_send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:

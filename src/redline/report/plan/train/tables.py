@@ -28,9 +28,8 @@ def overlaps(plan: TrainingPlan) -> ReportTable:
         for overlap in plan.overlaps
     )
     text = _(
-        "Compute, communication and their ratio are of one exchange, exposed time of all exchanges of a step. A ratio "
-        "of 1 or more is needed to hide an exchange, but software hides less: the data-parallel overlap fitted to "
-        "measurements of this stack is {share}."
+        "All figures are of one step, on the slowest stage. A ratio of 1 or more is needed to hide all of it, but "
+        "software hides less: the data-parallel overlap fitted to measurements of this stack is {share}."
     )
     note = text.format(share=share(float(plan.rates.overlap)))
     title = _("communication, and the compute that can hide it")

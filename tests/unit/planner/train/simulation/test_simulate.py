@@ -51,7 +51,10 @@ def of_models(each: int) -> list[StepCosts[float]]:
 
 def made_up(rng: random.Random) -> StepCosts[float]:
     """Costs of no model, in ratios that occur."""
-    stages, schedule = rng.choice((1, 2, 3, 4, 8)), rng.choice(tuple(PipelineSchedule))
+    stages, schedule = (
+        rng.choice((1, 2, 3, 4, 8)),
+        rng.choice((PipelineSchedule.GPIPE, PipelineSchedule.ONE_F_ONE_B, PipelineSchedule.ZERO_BUBBLE)),
+    )
     chunks = rng.choice((1, 2)) if schedule == PipelineSchedule.ONE_F_ONE_B and stages > 1 else 1
     micro_batches = stages * rng.choice((1, 2, 3)) if chunks > 1 else rng.choice((1, 2, 4, 6, 12))
     layers, shards = chunks * rng.choice((4, 6, 8)), rng.random() < 0.3

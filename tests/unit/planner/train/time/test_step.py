@@ -38,7 +38,7 @@ H100 = find("H100-SXM5-80GB")
 RATES = rates_of(H100)
 BATCH = Batch(sequence=4096, sequences=256)
 
-powers = st.integers(0, 3).map(lambda power: 2.0**power)
+powers = st.integers(0, 5).map(lambda power: 2.0**power)
 layouts = st.builds(
     Layout,
     dp=powers,
@@ -98,22 +98,18 @@ def test_parts_are_not_negative_and_no_step_is_faster_than_the_peak(layout: Layo
     assert float(time.step_s) > flops / devices / RATES.peak_flops_per_s
 
 
-# Always the same examples: the closed forms are known to break these promises on some layouts, by up to 2.3 % for a
-# faster network and 7 % for heavier gradients among 40,000 layouts of up to 32 replicas.
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(layouts, st.sampled_from(BETTER), st.floats(1.0, 8.0))
 def test_a_faster_machine_is_never_slower(layout: Layout, name: str, faster: float) -> None:
     better = replace(RATES, **{name: getattr(RATES, name) * faster})
-    # Where the host is the limit, shorter gradients of weights fill less of a zero-bubble pipeline's gaps.
-    assert float(timed(layout, better).step_s) <= float(timed(layout).step_s) * (1 + 1e-3)
+    assert float(timed(layout, better).step_s) <= float(timed(layout).step_s) * (1 + 1e-4)
 
 
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(layouts, st.sampled_from(WORSE), st.floats(1.0, 8.0))
 def test_more_overhead_is_never_faster(layout: Layout, name: str, more: float) -> None:
     worse = replace(RATES, **{name: getattr(RATES, name) * more + 1e-6})
-    # A longer pass also hides more of a reduction, which may gain more than it costs where the host is the limit.
-    assert float(timed(layout, worse).step_s) >= float(timed(layout).step_s) * (1 - 1e-3)
+    assert float(timed(layout, worse).step_s) >= float(timed(layout).step_s) * (1 - 1e-4)
 
 
 def many(count: int) -> Layout:
