@@ -46,7 +46,7 @@ _OF_KIND = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PathPart:
+class CriticalPart:
     """Pieces of the path that are of one kind, in one phase of one rank, under one name."""
 
     time: PathTime
@@ -65,7 +65,7 @@ class Hiding:
     time_ns: int
 
 
-def path_parts(path: CriticalPath, replay: JobReplay, timelines: Sequence[Timeline]) -> tuple[PathPart, ...]:
+def path_parts(path: CriticalPath, replay: JobReplay, timelines: Sequence[Timeline]) -> tuple[CriticalPart, ...]:
     """The path as it was measured; the largest part first."""
     sums: dict[tuple[PathTime, int, int, str], int] = {}
     for rank, timeline in enumerate(timelines):
@@ -75,7 +75,7 @@ def path_parts(path: CriticalPath, replay: JobReplay, timelines: Sequence[Timeli
             key = (what, phase, timeline.rank, name)
             sums[key] = sums.get(key, 0) + time_ns
     parts = (
-        PathPart(time=what, phase=PHASES[phase], rank=rank, name=name, time_ns=time_ns)
+        CriticalPart(time=what, phase=PHASES[phase], rank=rank, name=name, time_ns=time_ns)
         for (what, phase, rank, name), time_ns in sums.items()
     )
     return tuple(sorted(parts, key=lambda part: (-part.time_ns, part.name, part.rank, part.phase)))
