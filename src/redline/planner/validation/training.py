@@ -15,11 +15,11 @@ from redline.hardware.catalogue import find
 from redline.model.model import Model
 from redline.planner.train.column_rows import rows_of
 from redline.planner.train.layout import Batch, Layout
-from redline.planner.train.stacks import machine_rates
+from redline.planner.train.stacks import DEFAULT_STACK, machine_rates
 from redline.planner.train.trained import USUAL_RANK
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.planner.train.training_rates import Rates
-from redline.planner.validation.rows import Mask, Numbers, Rows, training_runs
+from redline.planner.validation.rows import Mask, Numbers, Rows, training_runs, untouched_runs
 
 Texts = NDArray[np.str_]
 
@@ -155,6 +155,13 @@ class Unexpressed:
 def expressed_runs() -> Runs:
     """All that can be expressed."""
     rows = training_runs()
+    return _runs(rows.where(_measured(rows) & (_reasons(rows) == "")))
+
+
+@cache
+def expressed_untouched() -> Runs:
+    """Of the runs that are for scoring alone."""
+    rows = untouched_runs()
     return _runs(rows.where(_measured(rows) & (_reasons(rows) == "")))
 
 
@@ -317,7 +324,9 @@ def _step_s(rows: Rows) -> Numbers:
 
 
 def _stacks(rows: Rows) -> Texts:
-    """Stacks of rows, "" where none is known."""
+    """Stacks of rows, "" where none is known. Of untouched runs they are given; blank is usual software."""
+    if "stack" in rows.columns:
+        return np.array([name or DEFAULT_STACK for name in rows.columns["stack"]])
     stacks = []
     for row_id, framework in zip(rows.columns["id"], rows.columns["framework"], strict=True):
         named = (stack for start, stack in STACKS if row_id.startswith(start) or framework.startswith(start))

@@ -1,0 +1,71 @@
+"""Hold plans against the runs that nothing was fitted to: errors, and how often the stated interval holds.
+
+    python -m scripts.score_untouched
+
+Run it once after the last change to the constants, and write down what it says, whatever it is: a set that is looked at
+while constants change is no longer untouched. Each run is predicted as a plan would be, with the stack that its source
+names where the planner has one, and the interval of its situation.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from redline.hardware.catalogue import find
+from redline.planner.train.column_rows import row_of
+from redline.planner.train.search.plan_trust import Trust, trust_of
+from redline.planner.train.search.situations import PlannedJob, PlannedRun
+from redline.planner.train.stacks import DEFAULT_STACK
+from redline.planner.validation.predicted_steps import predicted
+from redline.planner.validation.rows import Mask, Numbers, untouched_runs
+from redline.planner.validation.training import Runs, expressed_untouched
+
+
+def main() -> None:
+    runs = expressed_untouched()
+    errors = predicted(runs).step_s / runs.measured_s - 1
+    trust = [trust_of(_planned(runs, row)) for row in range(len(runs))]
+    inside = _inside(errors, trust)
+    print(f"{len(runs)} of {len(untouched_runs())} runs can be expressed")
+    named = runs.stacks != DEFAULT_STACK
+    masks: dict[str, Mask] = {"all": np.ones(len(runs), np.bool_), "named stack": named, "no stack": ~named}
+    masks |= {"experts": runs.sparse, "adapters": runs.adapters, "fewer bits": runs.narrow, "dense": ~runs.sparse}
+    news = np.array([each.situations[0] for each in trust])
+    masks |= {f"new: {new}": news == new for new in np.unique(news).tolist()}
+    masks |= {f"source: {source}": runs.sources == source for source in np.unique(runs.sources).tolist()}
+    for name, mask in masks.items():
+        if mask.any():
+            _line(name, errors[mask], inside[mask])
+    for row in np.argsort(-np.abs(errors)):
+        new = " + ".join(trust[row].situations)
+        print(f"  {runs.ids[row]:8} {runs.names[row]:24} {runs.stacks[row]:14} {100 * errors[row]:+7.1f} %  {new}")
+    print(Counter(runs.machines.tolist()))
+
+
+def _line(name: str, errors: Numbers, inside: Mask) -> None:
+    median, p90 = 100 * np.quantile(np.abs(errors), (0.5, 0.9))
+    bias, held = 100 * np.median(errors), 100 * inside.mean()
+    print(f"{name:60} {len(errors):3}  bias {bias:+6.1f}  median {median:5.1f}  p90 {p90:6.1f}  in interval {held:5.1f} %")
+
+
+def _inside(errors: Numbers, trust: list[Trust]) -> Mask:
+    measured = 1 / (1 + errors)
+    low, high = (np.array([getattr(each, end) for each in trust]) for end in ("low", "high"))
+    return np.asarray((low <= measured) & (measured <= high), np.bool_)
+
+
+def _planned(runs: Runs, row: int) -> PlannedRun:
+    return PlannedRun(
+        job=PlannedJob(
+            stack=str(runs.stacks[row]),
+            machine=find(str(runs.machines[row])),
+            dtype=str(runs.formats[row]),
+            devices=int(runs.devices[row]),
+            adapters=bool(runs.adapters[row]),
+        ),
+        model=row_of(runs.model, row),
+    )
+
+
+if __name__ == "__main__":
+    main()
