@@ -45,7 +45,9 @@ def main() -> None:
 def _line(name: str, errors: Numbers, inside: Mask) -> None:
     median, p90 = 100 * np.quantile(np.abs(errors), (0.5, 0.9))
     bias, held = 100 * np.median(errors), 100 * inside.mean()
-    print(f"{name:60} {len(errors):3}  bias {bias:+6.1f}  median {median:5.1f}  p90 {p90:6.1f}  in interval {held:5.1f} %")
+    print(
+        f"{name:60} {len(errors):3}  bias {bias:+6.1f}  median {median:5.1f}  p90 {p90:6.1f}  in interval {held:5.1f} %"
+    )
 
 
 def _inside(errors: Numbers, trust: list[Trust]) -> Mask:
