@@ -270,6 +270,8 @@ FLAGS = {
         "--layers N",
         "--lora RANK",
         "--machine NAME|FILE",
+        "--measured RUN|step=TIME,...",
+        "--measured-layout NAME=VALUE,...",
         "--micro-batch N",
         "--model MODEL",
         "--nic-gbit GBIT",

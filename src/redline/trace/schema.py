@@ -454,6 +454,11 @@ def is_embedding(name: str) -> bool:
     return name in ("aten::embedding", "aten::embedding_bag", "aten::_embedding_bag")
 
 
+def is_table_lookup(name: str) -> bool:
+    """The same, or the kernel inside of it."""
+    return is_embedding(name) or name == "aten::index_select"
+
+
 def is_dense_embedding_gradient(name: str) -> bool:
     return _DENSE_EMBEDDING_GRADIENT.match(name) is not None
 
@@ -584,6 +589,8 @@ _SOFTMAX = re.compile(r"^aten::_softmax(_backward_data)?$")
 _BATCHED_PRODUCT = re.compile(r"^aten::(badd)?bmm$")
 _MAY_MASK = re.compile(r"^aten::(masked_fill|where|add|sub)_?$")
 _ATTENTION = re.compile(r"^aten::(scaled_dot_product_attention|_\w+_attention(_forward|_backward)?)$")
+_FUSED_ATTENTION = re.compile(r"^aten::_(scaled_dot_product_\w+_attention|flash_attention|efficient_attention)\w*$")
+_MATRIX_PRODUCT = re.compile(r"^aten::(addmm|mm|_scaled_mm|bmm|baddbmm|linear|matmul)$")
 _MATH_ATTENTION = "aten::_scaled_dot_product_attention_math"
 _EAGER_KERNEL = re.compile(
     r"elementwise_kernel|reduce_kernel|soft_?max|layer_?norm|batch_norm|CatArrayBatchedCopy|dropout", re.IGNORECASE
@@ -610,6 +617,15 @@ def may_mask(operator_name: str) -> bool:
 
 def is_attention(operator_name: str) -> bool:
     return _ATTENTION.match(operator_name) is not None
+
+
+def is_fused_attention(operator_name: str) -> bool:
+    """Whether an operator is attention in one kernel, forward or backward."""
+    return _FUSED_ATTENTION.match(operator_name) is not None
+
+
+def is_matrix_product(operator_name: str) -> bool:
+    return _MATRIX_PRODUCT.match(operator_name) is not None
 
 
 def is_math_attention(operator_name: str) -> bool:

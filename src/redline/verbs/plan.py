@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from redline.errors import ParameterError, UsageError
@@ -21,6 +21,7 @@ from redline.progress import Progress, silent
 from redline.storage import path_of
 from redline.verbs.plan_job import price_job
 from redline.verbs.plan_measured import measured_step
+from redline.verbs.plan_measured_training import measured_training
 from redline.verbs.plan_model import find_model, find_workload
 from redline.verbs.plan_results import PlannedServing, PlannedTraining, ValidatedPlans
 from redline.verbs.plan_sizes import plan_sizes
@@ -48,6 +49,8 @@ def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all 
     by: str = BY[0],
     accept_chance: float = ACCEPTED_CHANCE,
     top: int = TOP,
+    measured: str | Path | None = None,
+    measured_layout: str | None = None,
     tokens: float | None = None,
     price: float | None = None,
     failures: float | str | None = None,
@@ -56,7 +59,11 @@ def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all 
     pue: float | None = None,
     progress: Progress = silent,
 ) -> PlannedTraining:
-    """What a training job should cost, and the best layout of all that `layout` allows."""
+    """What a training job should cost, and the best layout of all that `layout` allows.
+
+    `measured` is a step of this job on this machine: a run, trace or digest, or numbers such as "step=1.52s,dp=8,
+    batch=64"; `measured_layout` says in the same form what a recording does not. The constants are fitted to it.
+    """
     sizes = [gpus] if isinstance(gpus, int) else list(gpus)
     _refuse(sizes, by)
     _refuse_without_tokens(
@@ -78,6 +85,11 @@ def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all 
         accepted_chance=accept_chance,
         top=top,
     )
+    if measured is not None:
+        step = measured_training(measured, workload, request.sequence, layout=measured_layout, machine=machine)
+        request = replace(request, measured=step)
+    elif measured_layout is not None:
+        raise ParameterError("measured_layout", " is of a measured step; give measured as well")
     sized = plan_sizes(request, sizes, by=by, progress=progress)
     job = price_job(
         sized.chosen,

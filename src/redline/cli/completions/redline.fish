@@ -85,6 +85,8 @@ complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcom
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l precision -x -a 'bf16 fp16 fp8 fp4 tf32 fp32' -d 'bf16, fp16, fp8, fp4, tf32, fp32'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l stack -x -d 'software stack'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l footprint -x -d 'memory footprint of your software, such as moment_bytes=2'
+complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l measured -x -d 'a step of this job that ran here fit the constants to it'
+complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l measured-layout -x -d 'of --measured RUN, what its recording does not say'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l sequence -x -d 'tokens per sequence'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l batch -x -d 'sequences (or samples) per step, over all GPUs'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l batch-tokens -x -d 'tokens per step, such as 4194304'

@@ -367,6 +367,8 @@ _shtab_redline_plan_train_options=(
   "--precision[bf16, fp16, fp8, fp4, tf32, fp32]:precision:(bf16 fp16 fp8 fp4 tf32 fp32)"
   "--stack[software stack]:stack:"
   "--footprint[memory footprint of your software, such as moment_bytes\=2]:footprint:"
+  "--measured[a step of this job that ran here fit the constants to it]:measured:"
+  "--measured-layout[of --measured RUN, what its recording does not say]:measured_layout:"
   "--sequence[tokens per sequence]:sequence:"
   "--batch[sequences (or samples) per step, over all GPUs]:batch:"
   "--batch-tokens[tokens per step, such as 4194304]:batch_tokens:"

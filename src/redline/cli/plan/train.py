@@ -67,6 +67,12 @@ def _add_machine(group: argparse._ArgumentGroup) -> None:
         metavar="NAME=NUMBER,...",
         help="memory footprint of your software, such as moment_bytes=2 (default: that of the stack)",
     )
+    group.add_argument(
+        "--measured", metavar="RUN|step=TIME,...", help="a step of this job that ran here: fit the constants to it"
+    )
+    group.add_argument(
+        "--measured-layout", metavar="NAME=VALUE,...", help="of --measured RUN, what its recording does not say"
+    )
     group.add_argument("--sequence", type=size, metavar="N", help="tokens per sequence; custom modules have none")
     sizes = group.add_mutually_exclusive_group(required=True)
     sizes.add_argument("--batch", type=size, metavar="N", help="sequences (or samples) per step, over all GPUs")
@@ -109,6 +115,8 @@ def run(options: argparse.Namespace) -> int:
             by=options.by,
             accept_chance=options.accept_chance,
             top=options.top,
+            measured=options.measured,
+            measured_layout=options.measured_layout,
             tokens=options.tokens,
             price=options.price,
             failures=options.failures,

@@ -82,9 +82,9 @@ def half_format(machine: Machine) -> str:
     return "bf16" if f"{PEAK}.bf16" in machine.figures else "fp16"
 
 
-def attention_law(machine: Machine) -> AttentionLaw:
-    """Of 16 bits: attention stays there when matmuls compute in 8."""
-    dtype = half_format(machine)
+def attention_law(machine: Machine, dtype: str = "") -> AttentionLaw:
+    """Of 16 bits, where attention stays when matmuls compute in 8; of another format where one is given."""
+    dtype = dtype or half_format(machine)
     peak = _needed(machine, f"{PEAK}.{dtype}", dtype)
     share, half = of_kin(_attention_table(), machine) or (ATTENTION_SHARE, ATTENTION_HALF)
     # A machine whose matmuls fall far short of its peak has the same trouble in attention.

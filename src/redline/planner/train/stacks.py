@@ -41,6 +41,8 @@ class SoftwareStack:
     """Of what kernel tables promise for matmuls: clocks under load."""
     attention: Number = 1.0
     """Of what they promise for fused attention."""
+    attention_half: Number = 1.0
+    """Times the length of a sequence at which fused attention reaches half of that."""
     moved: Number = 0.90
     """Of the memory bandwidth that they promise."""
     node_share: Number = 1.0
@@ -83,7 +85,7 @@ class SoftwareStack:
     balanced_head: Number = 0.0
 
 
-_SHARES = ("sustained", "attention", "moved", "node_share", "nic_share")
+_SHARES = ("sustained", "attention", "attention_half", "moved", "node_share", "nic_share")
 # What follows from constants of a machine's kin, and is no less than that of a machine that is no better.
 _RAISED = ("compute_flops_per_s", "head_flops_per_s", "attention_flops_per_s", "memory_bytes_per_s")
 _COPIED = tuple(field.name for field in fields(SoftwareStack) if field.name not in _SHARES)
@@ -97,7 +99,7 @@ def stack(name: str, machine: str = "", dtype: str = "bf16") -> SoftwareStack:
     """The constants of a stack: those of all its runs, then of a number format, then of the machine's kin in that
     format: its generation, then its architecture.
     """
-    return from_constants(_constants(name), machine, dtype)
+    return from_constants(stack_constants(name), machine, dtype)
 
 
 def from_constants(written: StackConstants, machine: str, dtype: str) -> SoftwareStack:
@@ -115,7 +117,7 @@ def format_kind(dtype: str) -> str:
     return dtype if dtype in {"fp8", "fp4"} else "half"
 
 
-def _constants(name: str) -> dict[str, dict[str, float]]:
+def stack_constants(name: str) -> dict[str, dict[str, float]]:
     if name not in _file():
         raise UsageError(f"there is no software stack {name!r}\nthere are: {', '.join(stack_names())}")
     return _file()[name]
@@ -135,9 +137,15 @@ def rates_of(
     *,
     devices_per_node: int = 0,
     nic_bytes_per_s: float = 0.0,
+    software: SoftwareStack | None = None,
 ) -> Rates:
-    """What a machine does in a number format under a stack. Measured latencies come before those of the stack."""
+    """What a machine does in a number format under a stack. Measured latencies come before those of the stack.
+
+    `software` are constants that were fitted to a step on this machine: they come before both.
+    """
     bare = machine_rates(machine, dtype, devices_per_node=devices_per_node, nic_bytes_per_s=nic_bytes_per_s)
+    if software is not None:
+        return with_stack(bare, software)
     rates = with_stack(bare, stack(stack_name, machine.base or machine.name, dtype))
     if machine == record(machine.name):
         rates = replace(rates, **_no_less(machine.name, dtype, stack_name))
@@ -192,6 +200,7 @@ def with_stack(bare: Rates, used: SoftwareStack) -> Rates:
         compute_flops_per_s=np.minimum(bare.compute_flops_per_s * used.sustained, most),
         head_flops_per_s=np.minimum(bare.head_flops_per_s * used.sustained, most_in_half),
         attention_flops_per_s=np.minimum(bare.attention_flops_per_s * used.attention, most_in_half),
+        attention_half=bare.attention_half * used.attention_half,
         memory_bytes_per_s=bare.memory_bytes_per_s * used.moved,
         node_bytes_per_s=bare.node_bytes_per_s * used.node_share,
         server_bytes_per_s=bare.server_bytes_per_s * np.minimum(used.node_share, 1.0),
@@ -202,23 +211,23 @@ def with_stack(bare: Rates, used: SoftwareStack) -> Rates:
 
 def machine_rates(machine: Machine, dtype: str, *, devices_per_node: int = 0, nic_bytes_per_s: float = 0.0) -> Rates:
     """What a machine does with the best of software. Figures of its profile come before usual ones."""
+    # What stays in 16 bits when layers compute in 8 or 4 stays in 32 bits when they do, which a CPU may be faster in.
+    wide = dtype if dtype in ("fp32", "tf32") else half_format(machine)
     law, usual, attention = (
         kernel_law(machine, dtype),
-        kernel_law(machine, half_format(machine)),
-        attention_law(machine),
+        kernel_law(machine, wide),
+        attention_law(machine, wide),
     )
     linked = _linked_devices(machine)
     per_node = devices_per_node or max(linked, USUAL_SERVER)
     node, pair = _fabric(machine, per_node)
-    # In 32 bits, attention is made of matmuls in 32 bits as well.
-    fused = attention.most_flops_per_s * min(1.0, law.peak_flops_per_s / usual.peak_flops_per_s)
     published_nic = machine.value("nic_bytes_per_s", USUAL_NIC_BYTES_PER_S)
     return Rates(
         compute_flops_per_s=law.compute_flops_per_s,
         head_flops_per_s=min(law.compute_flops_per_s, usual.compute_flops_per_s),
         memory_bytes_per_s=law.memory_bytes_per_s,
         fixed_s=law.fixed_s,
-        attention_flops_per_s=fused,
+        attention_flops_per_s=attention.most_flops_per_s * min(1.0, law.peak_flops_per_s / usual.peak_flops_per_s),
         attention_half=attention.half,
         peak_flops_per_s=law.peak_flops_per_s,
         half_peak_flops_per_s=usual.peak_flops_per_s,

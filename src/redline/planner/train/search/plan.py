@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 from redline.errors import UsageError
 from redline.hardware.machine import Machine
 from redline.planner.train.layout import Batch, Layout
+from redline.planner.train.measured.fit_to_measured import FittedJob, fit_to_measured
+from redline.planner.train.measured.measured_step import MeasuredTraining
+from redline.planner.train.measured.measured_trust import job_spread
 from redline.planner.train.memory.oom_probability import peak_interval
 from redline.planner.train.search.alternatives import BETTER, Change, alternatives, changes
 from redline.planner.train.search.evaluate import Evaluated, TrainingJob
+from redline.planner.train.search.plan_trust import is_measured
 from redline.planner.train.search.ranking import ALIKE
 from redline.planner.train.search.search import FoundLayouts, frontier, safer, search
 from redline.planner.train.search.situations import PlannedJob
 from redline.planner.train.search.space import Space
 from redline.planner.train.search.training_plan import Candidate, TrainingPlan
 from redline.planner.train.stack_abilities import abilities
-from redline.planner.train.stacks import DEFAULT_STACK, rates_of
+from redline.planner.train.stacks import DEFAULT_STACK, machine_rates, rates_of, stack
 from redline.planner.train.stages import micro_batches
 from redline.planner.train.time.overlap import overlaps
 from redline.planner.train.time.step_costs import of_row
@@ -56,12 +60,15 @@ class TrainingRequest:
     """speed or memory."""
     accepted_chance: float = ACCEPTED_CHANCE
     top: int = TOP
+    measured: MeasuredTraining | None = None
+    """A step of this job that ran on this machine."""
 
 
 def plan_training(request: TrainingRequest, progress: Progress = silent) -> TrainingPlan:
     """The layouts worth running, what each should cost, and why the best is the best."""
     progress(ProgressStage.SEARCH, 0, _SEARCHES)
-    job, space = _job(request), _space(request)
+    fitted = _fitted(request)
+    job, space = _job(request, fitted), _space(request)
     layouts = search(job, space, by=request.by, accepted_chance=request.accepted_chance)
     if not len(layouts.every):
         raise UsageError(_nothing(request))
@@ -85,17 +92,20 @@ def plan_training(request: TrainingRequest, progress: Progress = silent) -> Trai
         accepted_chance=request.accepted_chance,
         considered=len(layouts.every),
         fitting=layouts.fitting,
-        best=_candidate(job, best, request),
-        safer=None if safe is None else _candidate(job, layouts.every.row(safe), request),
+        best=_candidate(job, best, request, fitted),
+        safer=None if safe is None else _candidate(job, layouts.every.row(safe), request, fitted),
         step_costs=costs,
         rates=job.rates,
-        ranked=tuple(_candidate(job, evaluated, request) for evaluated in _first(layouts, request.top)),
-        frontier=tuple(_candidate(job, layouts.every.row(int(row)), request) for row in _shown(frontier(layouts))),
+        ranked=tuple(_candidate(job, evaluated, request, fitted) for evaluated in _first(layouts, request.top)),
+        frontier=tuple(
+            _candidate(job, layouts.every.row(int(row)), request, fitted) for row in _shown(frontier(layouts))
+        ),
         overlaps=overlaps(costs, best.time),
         alternatives=alternatives(layouts, device_bytes) if layouts.fitting else (),
         changes=_changes(request, job, layouts, progress) if layouts.fitting else (),
         evidence=request.workload.evidence(_planned(request)),
         trust=request.workload.trust(_planned(request)),
+        measured=fitted,
     )
 
 
@@ -108,18 +118,43 @@ def _changes(
     return changes(job, layouts, accepted_chance=request.accepted_chance, tell=tell)
 
 
-def _job(request: TrainingRequest) -> TrainingJob:
+def _fitted(request: TrainingRequest) -> FittedJob | None:
+    """What a measured step of the job tells of its constants."""
+    if request.measured is None:
+        return None
+    bare = machine_rates(
+        request.machine,
+        request.dtype,
+        devices_per_node=request.devices_per_node,
+        nic_bytes_per_s=request.nic_bytes_per_s,
+    )
+    usual = stack(request.stack, request.machine.base or request.machine.name, request.dtype)
+    known = is_measured(_planned(request))
+    return fit_to_measured(
+        request.measured,
+        request.workload,
+        bare,
+        usual,
+        job_spread(request.stack),
+        stack_name=request.stack,
+        known_machine=known,
+    )
+
+
+def _job(request: TrainingRequest, fitted: FittedJob | None = None) -> TrainingJob:
     rates = rates_of(
         request.machine,
         request.dtype,
         request.stack,
         devices_per_node=request.devices_per_node,
         nic_bytes_per_s=request.nic_bytes_per_s,
+        software=None if fitted is None else fitted.software,
     )
     if not rates.device_bytes:
         raise UsageError(f"the memory of {request.machine.name} is not known; give a profile with memory_bytes")
     batch = Batch(sequence=request.sequence, sequences=request.sequences)
-    rates = request.workload.rates(rates, request.machine)
+    if fitted is None:
+        rates = request.workload.rates(rates, request.machine)
     return TrainingJob(
         workload=request.workload,
         batch=batch,
@@ -177,9 +212,10 @@ def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
     return rows[np.unique(np.linspace(0, len(rows) - 1, SHOWN_FRONTIER).round().astype(np.intp))]
 
 
-def _candidate(job: TrainingJob, evaluated: Evaluated, request: TrainingRequest) -> Candidate:
+def _candidate(job: TrainingJob, evaluated: Evaluated, request: TrainingRequest, fitted: FittedJob | None) -> Candidate:
     step_s, peak_bytes = float(evaluated.step_s), float(evaluated.peak_bytes)
     trust = request.workload.trust(_planned(request))
+    low, high = (trust.low, trust.high) if fitted is None else fitted.spread
     low_bytes, high_bytes = peak_interval(peak_bytes, request.stack)
     possible = float(job.rates.peak_flops_per_s) * request.devices * step_s
     return Candidate(
@@ -187,8 +223,8 @@ def _candidate(job: TrainingJob, evaluated: Evaluated, request: TrainingRequest)
         micro_batches=int(micro_batches(job.batch, evaluated.layout)),
         time=evaluated.time,
         step_s=step_s,
-        step_low_s=step_s * trust.low,
-        step_high_s=step_s * trust.high,
+        step_low_s=step_s * low,
+        step_high_s=step_s * high,
         tokens_per_s=float(job.batch.sequence * job.batch.sequences) / step_s,
         mfu=_flops(job, evaluated.layout) / possible,
         memory=evaluated.memory,

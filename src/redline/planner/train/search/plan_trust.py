@@ -97,6 +97,11 @@ def is_gpu(machine: Machine) -> bool:
     return machine.architecture != "cpu"
 
 
+def is_measured(job: PlannedJob) -> bool:
+    """Whether any software was measured on its GPU."""
+    return any(job.chip in chips for chips in _measured().values())
+
+
 def _interval(run: PlannedRun, situation: Situation) -> dict[str, float]:
     """Of the cell of the run, or of the nearest that has one."""
     known: dict[str, dict[str, float]] = _file()["intervals"][situation]

@@ -10,6 +10,7 @@ from redline.planner.train.step_cost import MemoryUse, StepTime
 
 if TYPE_CHECKING:
     from redline.hardware.machine import Machine
+    from redline.planner.train.measured.fit_to_measured import FittedJob
     from redline.planner.train.search.alternatives import Alternative, Change
     from redline.planner.train.search.plan_trust import Trust
     from redline.planner.train.time.overlap import Overlap
@@ -98,6 +99,8 @@ class TrainingPlan:
     evidence: tuple[MeasuredAccuracy, ...]
     trust: Trust
     """Of the step time."""
+    measured: FittedJob | None = None
+    """The measured step that its constants were fitted to."""
 
     @property
     def tokens_per_step(self) -> float:

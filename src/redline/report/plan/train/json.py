@@ -6,6 +6,8 @@ from typing import Any
 from redline.artifacts import Envelope
 from redline.planner.job.job_cost import JobCost
 from redline.planner.train.layout import Layout
+from redline.planner.train.measured.fit_to_measured import FittedJob
+from redline.planner.train.measured.measured_step import STEP
 from redline.planner.train.search.alternatives import Alternative, Change
 from redline.planner.train.search.training_plan import Candidate, TrainingPlan
 from redline.planner.train.time.overlap import Overlap
@@ -43,6 +45,7 @@ def as_record(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Tr
         "alternatives": [_with_layout(alternative) for alternative in plan.alternatives],
         "changes": [_with_layout(change) for change in plan.changes],
         "evidence": plain(plan.evidence),
+        "measured": None if plan.measured is None else _measured(plan.measured),
         "sizes": [
             {"devices": training_plan.devices, "fits": training_plan.fits, "best": _candidate(training_plan.best)}
             for training_plan in sizes
@@ -55,6 +58,34 @@ _PLAIN = (
     "parameters", "active_parameters", "flops_per_step", "dtype", "stack", "devices", "devices_per_node",
     "device_bytes", "by", "accepted_chance", "considered", "fitting",
 )  # fmt: skip
+
+
+def _measured(fitted: FittedJob) -> dict[str, Any]:
+    measured = fitted.measured
+    return {
+        "source": measured.source,
+        "steps": measured.steps,
+        "devices": measured.devices,
+        "sequences": plain(measured.batch.sequences),
+        "sequence": plain(measured.batch.sequence),
+        "layout": _layout(measured.layout),
+        "step_s": plain(measured.step_s),
+        "accounts": {
+            name: {
+                "measured_s": plain(measured.accounts.get(name)),
+                "before_s": plain(before_s),
+                "after_s": plain(fitted.after[name]),
+            }
+            for name, before_s in fitted.before.items()
+            if name != STEP
+        },
+        "before_s": plain(fitted.before[STEP]),
+        "after_s": plain(fitted.after[STEP]),
+        "constants": plain(fitted.moved),
+        "inferred": list(measured.inferred),
+        "unseen": list(measured.unseen),
+        "accuracy": plain(fitted.accuracy),
+    }
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:

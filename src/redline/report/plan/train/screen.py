@@ -8,6 +8,7 @@ from redline.planner.train.search.training_plan import TrainingPlan
 from redline.report.language import _
 from redline.report.plan.amounts import gigabytes, parameters
 from redline.report.plan.train import job as say_job
+from redline.report.plan.train import measured_messages as say_measured
 from redline.report.plan.train import tables
 from redline.report.plan.train import training_messages as say
 from redline.report.report_table import ReportTable
@@ -54,6 +55,7 @@ class TrainScreen:
     facts: tuple[tuple[str, str], ...]
     step: Bars
     memory: Bars
+    measured: ReportTable | None
     overlaps: ReportTable
     ranked: ReportTable
     alternatives: ReportTable
@@ -73,6 +75,7 @@ def screen_of(plan: TrainingPlan, job: JobCost | None = None, *, brief: bool) ->
         facts=tuple(_facts(plan)),
         step=step_bars(plan),
         memory=memory_bars(plan),
+        measured=None if plan.measured is None else say_measured.accounts(plan.measured),
         overlaps=tables.overlaps(plan),
         ranked=tables.ranked(plan, brief=brief),
         alternatives=tables.alternatives(plan, brief=brief),
@@ -88,6 +91,8 @@ def _facts(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
     yield _("model"), parameters(plan.parameters, plan.active_parameters)
     yield _("machine"), say.machine(plan)
     yield _("batch"), say.batch(plan)
+    if plan.measured is not None:
+        yield _("measured"), say_measured.fact(plan.measured)
     yield _("step"), say.step(plan, plan.best)
     yield _("speed"), say.speed(plan, plan.best)
     yield say.memory_name(plan), say.memory(plan, plan.best)

@@ -20,6 +20,7 @@ def render(plan: TrainingPlan, job: JobCost | None = None, *, unicode: bool = Tr
     screen = screen_of(plan, job, brief=True)
     blocks = [
         [*headline(screen.headline), *_facts(screen)],
+        [] if screen.measured is None else table_block(screen.measured),
         list(_bars(screen.step, unicode=unicode)),
         table_block(screen.overlaps),
         list(_bars(screen.memory, unicode=unicode)),

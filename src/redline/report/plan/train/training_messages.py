@@ -13,7 +13,7 @@ from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
-from redline.report.plan.train import units
+from redline.report.plan.train import measured_messages, units
 from redline.report.text_parts import clipped, interval
 
 PARTS: Mapping[str, str] = {
@@ -286,6 +286,8 @@ LEFT_OUT = {
 
 def known(plan: TrainingPlan) -> str:
     """For the first lines: what is new about the plan, and how far such plans were off."""
+    if plan.measured is not None:
+        return measured_messages.known(plan.measured.accuracy)
     said = [clauses([_(NEW[Situation(new)]) for new in plan.trust.situations])] if plan.trust.situations else []
     said.append(evidence(_accuracy(plan, "step"), plan.stack))
     if plan.trust.profile_error > NOISY:
@@ -300,6 +302,9 @@ def known(plan: TrainingPlan) -> str:
 def trust(plan: TrainingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
     for what, name in (("step", _("step time")), ("memory", memory_name(plan))):
+        if what == "step" and plan.measured is not None:
+            yield measured_messages.trust(plan.measured.accuracy)
+            continue
         yield _("{name}: {evidence}").format(name=name, evidence=evidence(_accuracy(plan, what), plan.stack))
     if plan.evidence:
         yield rests_on(plan)

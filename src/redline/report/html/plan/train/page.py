@@ -129,6 +129,7 @@ def _tables(
 ) -> Iterator[tuple[str, ReportTable]]:
     """Those that have rows."""
     made: dict[str, ReportTable | None] = {
+        "measured": screen.measured,
         "overlaps": screen.overlaps,
         "ranked": screen.ranked,
         "alternatives": screen.alternatives,

@@ -1,0 +1,1 @@
+"""Plans of training that start from a measured step of the same job."""
