@@ -249,6 +249,7 @@ FLAGS = {
         "--cp N",
         "--dense-layers N",
         "--dp N",
+        "--emit FRAMEWORK",
         "--ep N",
         "--execution HOW",
         "--expert-ffn N",

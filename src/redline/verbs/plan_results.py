@@ -43,6 +43,13 @@ class PlannedTraining:
 
         write_predicted_trace(self.plan, path, force=force)
 
+    def launch_script(self, framework: str) -> str:
+        """The best layout as a shell script: its launch arguments or config, and as comments what these cannot say."""
+        from redline.report.plan.launch.frameworks import launch_script
+        from redline.report.plan.launch.script import render
+
+        return render(launch_script(self.plan, framework), self.plan)
+
     def __repr__(self) -> str:
         from redline.report.plan.notebook import train_line
 

@@ -222,7 +222,7 @@ def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest
         ("--tokens 1T --recovery never", "no way to recover is called 'never'"),
         ("--tokens 1T --recovery 600,x", "a recovery of '600,x' makes no sense; give two times in seconds, such"),
         ("--tokens 1T --pue 0.5", "PUE is the power of the whole building"),
-        ("-o page.pdf", "plan train: page.pdf: plan train writes .html, .json, .txt or .json.gz; give the file such a"),
+        ("-o page.pdf", "plan train: page.pdf: plan train writes .html, .json, .txt, .json.gz or .sh; give"),
         ("-o none/page.html", "cannot write none/page.html: the folder "),
         ("-o none/plan.json.gz", "cannot write none/plan.json.gz: the folder "),
     ],

@@ -116,6 +116,7 @@ complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcom
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l recovery -x -d 'manual, automatic, asynchronous or standby'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l storage -x -d 'storage bandwidth per second, such as 100GB sets the time of a checkp...'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l pue -x -d 'power usage effectiveness of the data centre'
+complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l emit -x -a 'megatron torchtitan deepspeed accelerate nanotron' -d 'print the best layout as a launch script, instead of the plan megatro...'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -s o -l output -r -F -d 'also write FILE'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l json -d 'print JSON instead of text'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from train' -l force -d 'replace files even if they are not Redline reports'

@@ -398,6 +398,7 @@ _shtab_redline_plan_train_options=(
   "--recovery[manual, automatic, asynchronous or standby]:recovery:"
   "--storage[storage bandwidth per second, such as 100GB sets the time of a checkp...]:storage:"
   "--pue[power usage effectiveness of the data centre]:pue:"
+  "--emit[print the best layout as a launch script, instead of the plan megatro...]:emit:(megatron torchtitan deepspeed accelerate nanotron)"
   "*"{-o,--output}"[also write FILE]:output:_files"
   "--json[print JSON instead of text]"
   "--force[replace files even if they are not Redline reports]"

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
 
+STDOUT = "-"
+"""The key of a renderer whose text is printed instead of the plan's."""
 REPORTS = {".html": "the page", ".json": "the figures", ".txt": "the text"}
 
 
@@ -50,7 +52,8 @@ def deliver_reports(options: argparse.Namespace, spoken: str, renderers: Mapping
             return renderers[ending](unicode)
 
     with for_stdout():
-        show(render(".json" if options.json else ".txt", unicode=speaks_unicode()))
+        printed = STDOUT if STDOUT in renderers else ".json" if options.json else ".txt"
+        show(render(printed, unicode=speaks_unicode()))
     for name in options.output:
         ending = Path(name).suffix
         if ending in renderers:

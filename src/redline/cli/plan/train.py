@@ -10,18 +10,18 @@ from redline.cli.plan.job import add_job
 from redline.cli.plan.layout import add_layout, layout_of
 from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, count, settings, several, share, size
-from redline.cli.plan.output import REPORTS, add_output, deliver_reports, refuse_early
+from redline.cli.plan.output import REPORTS, STDOUT, add_output, deliver_reports, refuse_early
 from redline.cli.show_progress import progress
 from redline.errors import UsageError
-from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, PRECISIONS, TOP
+from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, FRAMEWORKS, PRECISIONS, TOP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from redline.verbs.plan_results import PlannedTraining
 
 USAGE = "redline plan train --model MODEL --machine NAME|FILE --gpus N --sequence N --batch N [options]"
-TRACE = ".json.gz"
-FORMS = {**REPORTS, TRACE: "the predicted step as a trace"}
+TRACE, SCRIPT = ".json.gz", ".sh"
+FORMS = {**REPORTS, TRACE: "the predicted step as a trace", SCRIPT: "the launch script of --emit"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layout(parser)
     _add_choice(parser.add_argument_group("which layout is the best"))
     add_job(parser)
+    _add_emit(parser.add_argument_group("running it"))
     add_output(parser.add_argument_group("output"), FORMS)
 
 
@@ -91,9 +92,19 @@ def _add_choice(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--top", type=positive, default=TOP, metavar="N", help=f"layouts to list (default: {TOP})")
 
 
+def _add_emit(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--emit",
+        choices=FRAMEWORKS,
+        metavar="FRAMEWORK",
+        help=f"print the best layout as a launch script, instead of the plan: {', '.join(FRAMEWORKS)}",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     spoken = language(options)
     refuse_early(options, FORMS)
+    _refuse_scripts(options)
     from redline import plan_training
     from redline.report.html.plan.train import page
     from redline.report.plan.train import json
@@ -130,9 +141,19 @@ def run(options: argparse.Namespace) -> int:
         ".json": lambda _: json.render(planned.plan, planned.job, sizes=planned.sizes),
         ".txt": lambda unicode: _text(planned, unicode=unicode),
     }
+    if options.emit:
+        script = planned.launch_script(options.emit)
+        renderers |= {SCRIPT: lambda _: script, STDOUT: lambda _: script}
     deliver_reports(options, spoken, renderers)
     _write_traces(planned, options)
     return 0
+
+
+def _refuse_scripts(options: argparse.Namespace) -> None:
+    if options.emit and options.json:
+        raise UsageError("plan train: --emit prints a launch script, --json figures: give -o FILE.json for both")
+    if not options.emit and any(name.endswith(SCRIPT) for name in options.output):
+        raise UsageError(f"plan train: -o FILE{SCRIPT} needs --emit, with one of: {', '.join(FRAMEWORKS)}")
 
 
 def _sequences(options: argparse.Namespace) -> int:

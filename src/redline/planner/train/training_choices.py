@@ -38,6 +38,8 @@ EXECUTIONS = {"usual": Execution.USUAL, "compiled": Execution.COMPILED, "graphs"
 RECOMPUTES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
 BY = ("speed", "memory", "cost")
 """What the best layout is the best in."""
+FRAMEWORKS = ("megatron", "torchtitan", "deepspeed", "accelerate", "nanotron")
+"""Whose launch arguments or config a layout can be written as."""
 PRECISIONS = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")
 ACCEPTED_CHANCE = 0.2
 """Of running out of memory: a layout with more is not proposed."""

@@ -1,0 +1,135 @@
+"""A layout as a shell script that starts a framework with it: what every framework shares, and the text of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from redline.errors import ParameterError
+from redline.planner.train.layout import Layout
+from redline.planner.train.search.training_plan import Candidate, TrainingPlan
+from redline.report.plan.layouts import as_text
+
+WIDTH = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchFile:
+    """A config that the script writes before it starts the job."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchScript:
+    """How a framework is told to run a layout, and what it cannot be told."""
+
+    framework: str
+    command: tuple[str, ...]
+    """Words of a command line; words that begin with "$" are variables of the shell."""
+    files: tuple[LaunchFile, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    not_expressed: tuple[str, ...] = ()
+    """What of the layout the framework has no setting for."""
+    fill_in: tuple[str, ...] = ()
+    """What no plan knows: data, learning rate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Nodes, and processes on each."""
+
+    nodes: int
+    processes: int
+
+    @property
+    def devices(self) -> int:
+        return self.nodes * self.processes
+
+
+def cluster_of(plan: TrainingPlan) -> Cluster:
+    nodes = max(1, plan.devices // plan.devices_per_node)
+    return Cluster(nodes=nodes, processes=plan.devices // nodes)
+
+
+def torchrun(plan: TrainingPlan) -> tuple[str, ...]:
+    cluster = cluster_of(plan)
+    if cluster.nodes == 1:
+        return ("torchrun", "--standalone", f"--nproc-per-node={cluster.processes}")
+    return (
+        "torchrun",
+        f"--nnodes={cluster.nodes}",
+        f"--nproc-per-node={cluster.processes}",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=$MASTER_ADDR:29500",
+    )
+
+
+def gaps_of_all(plan: TrainingPlan) -> Iterator[str]:
+    """What no framework's launch arguments or config say."""
+    if plan.best.layout.lora:
+        yield f"LoRA of rank {plan.best.layout.lora:.0f}: adapters are added in code"
+    if plan.best.layout.execution:
+        yield "compiled code or CUDA graphs: the framework's own switch, where it has one"
+    if plan.dtype == "tf32":
+        yield "tf32: torch.set_float32_matmul_precision('high') before the first matmul"
+
+
+def refuse_dimensions(layout: Layout, framework: str, reasons: Mapping[str, str]) -> None:
+    """Raise ParameterError where the layout divides the job in a way that the framework's config has no setting for."""
+    for name, reason in reasons.items():
+        size = int(getattr(layout, name))
+        if size > 1:
+            raise ParameterError(
+                "emit", f" {framework}: the best layout has {name} {size}, and {reason}; fix {name} at 1"
+            )
+
+
+def render(script: LaunchScript, plan: TrainingPlan) -> str:
+    """The script, with what it was made for and what it leaves out as comments."""
+    lines = ["#!/bin/sh", *(f"# {line}" for line in _head(plan))]
+    for title, notes in (("Not expressed", script.not_expressed), ("Fill in", script.fill_in)):
+        lines += [f"# {title}: {note}" for note in notes]
+    lines += ["set -eu", ""]
+    for file in script.files:
+        lines += [f"cat >{file.name} <<'END'", file.text.rstrip("\n"), "END", ""]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in script.environment]
+    return "\n".join([*lines, *_wrapped(script.command)]) + "\n"
+
+
+def _head(plan: TrainingPlan) -> list[str]:
+    best: Candidate = plan.best
+    return [
+        f"{plan.workload.name or 'a model'} on {plan.devices} {plan.machine.name} in {plan.dtype}, "
+        f"{plan.batch.sequences:,.0f} {plan.workload.batch_unit} of {plan.batch.sequence:,.0f} per step",
+        f"{as_text(best.layout, best.micro_batches)}",
+        f"predicted: {best.step_s:.4g} s per step ({best.step_low_s:.4g} to {best.step_high_s:.4g}), "
+        f"{best.peak_bytes / 1e9:.1f} GB per GPU, OOM probability {best.chance:.0%}",
+    ]
+
+
+def _wrapped(command: Sequence[str]) -> list[str]:
+    """Lines of at most WIDTH, joined by backslashes; a value stays beside its option."""
+    lines = [""]
+    for words in _options(command):
+        text = " ".join(words)
+        if lines[-1] and len(lines[-1]) + len(text) + 3 > WIDTH:
+            lines[-1] += " \\"
+            lines.append(f"    {text}")
+        else:
+            lines[-1] = f"{lines[-1]} {text}".lstrip(" ") if len(lines) == 1 else f"{lines[-1]} {text}"
+    return lines
+
+
+def _options(command: Sequence[str]) -> list[list[str]]:
+    """Quoted words, each option with its values."""
+    groups: list[list[str]] = []
+    for word in command:
+        quoted = f'"{word}"' if "$" in word else shlex.quote(word)
+        if groups and not word.startswith("-") and groups[-1][0].startswith("--"):
+            groups[-1].append(quoted)
+        else:
+            groups.append([quoted])
+    return groups
