@@ -57,7 +57,7 @@ def accounts(fitted: FittedJob) -> ReportTable:
 def _notes(fitted: FittedJob) -> Iterator[str]:
     moved = [_constant(each) for each in fitted.moved[:_SHOWN_CONSTANTS]]
     if moved:
-        yield _("Constants told by it, of {stack}: {constants}.").format(
+        yield _("Constants fitted to it, of {stack}: {constants}.").format(
             stack=_("the software stack"), constants=_(", ").join(moved)
         )
     if fitted.measured.inferred:

@@ -292,7 +292,7 @@ def known(plan: TrainingPlan) -> str:
     said.append(evidence(_accuracy(plan, "step"), plan.stack))
     if plan.trust.profile_error > NOISY:
         said.append(
-            _("the profile is noisy: its law of matmuls is {error} off, and the interval as wide").format(
+            _("the profile is noisy: its model of matmuls is {error} off, and the interval as wide").format(
                 error=share(plan.trust.profile_error)
             )
         )
