@@ -50,9 +50,7 @@ def launch_script(plan: TrainingPlan) -> LaunchScript:
         # Megatron asks for this where tensor or context parallelism is used on GPUs before Blackwell.
         environment=(("CUDA_DEVICE_MAX_CONNECTIONS", "1"),) if layout.tp > 1 or layout.cp > 1 else (),
         not_expressed=tuple(_gaps(plan, model)),
-        fill_in=(
-            "data and tokenizer in place of --mock-data and NullTokenizer; learning rate, steps, checkpoints",
-        ),
+        fill_in=("data and tokenizer in place of --mock-data and NullTokenizer; learning rate, steps, checkpoints",),
     )
 
 
