@@ -306,6 +306,7 @@ FLAGS = {
         "--cache TYPE",
         "--concurrency N",
         "--dense-layers N",
+        "--emit ENGINE",
         "--engine NAME",
         "--expert-ffn N",
         "--experts N",

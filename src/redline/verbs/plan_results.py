@@ -48,7 +48,7 @@ class PlannedTraining:
         from redline.report.plan.launch.frameworks import launch_script
         from redline.report.plan.launch.script import render
 
-        return render(launch_script(self.plan, framework), self.plan)
+        return render(launch_script(self.plan, framework))
 
     def __repr__(self) -> str:
         from redline.report.plan.notebook import train_line
@@ -67,6 +67,13 @@ class PlannedServing:
     """What serving a model gives its users."""
 
     plan: ServingPlan
+
+    def launch_script(self, engine: str) -> str:
+        """The best way to serve as the command that starts an engine, with what it cannot say as comments."""
+        from redline.report.plan.launch.engines import launch_script
+        from redline.report.plan.launch.script import render
+
+        return render(launch_script(self.plan, engine))
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """A page where the name ends in .html, the figures where it ends in .json."""

@@ -151,6 +151,7 @@ complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcom
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l concurrency -x -d 'concurrent requests per replica'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l max-ttft -x -d 'limit of the mean time to first token, such as 500ms'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l max-tpot -x -d 'limit of the mean time per output token, such as 50ms'
+complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l emit -x -a 'vllm sglang' -d 'print the best way to serve as the engine’s command, instead of the p...'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -s o -l output -r -F -d 'also write FILE'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l json -d 'print JSON instead of text'
 complete -c redline -n '__fish_seen_subcommand_from plan; and __fish_seen_subcommand_from serve' -l force -d 'replace files even if they are not Redline reports'

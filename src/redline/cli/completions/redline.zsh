@@ -333,6 +333,7 @@ _shtab_redline_plan_serve_options=(
   "--concurrency[concurrent requests per replica]:concurrency:"
   "--max-ttft[limit of the mean time to first token, such as 500ms]:max_ttft:"
   "--max-tpot[limit of the mean time per output token, such as 50ms]:max_tpot:"
+  "--emit[print the best way to serve as the engine\’s command, instead of the p...]:emit:(vllm sglang)"
   "*"{-o,--output}"[also write FILE]:output:_files"
   "--json[print JSON instead of text]"
   "--force[replace files even if they are not Redline reports]"

@@ -8,10 +8,11 @@ from redline.cli.output import deliver, for_stdout, point_to, quoted, show, spea
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 STDOUT = "-"
 """The key of a renderer whose text is printed instead of the plan's."""
+SCRIPT = ".sh"
 REPORTS = {".html": "the page", ".json": "the figures", ".txt": "the text"}
 
 
@@ -29,6 +30,23 @@ def add_output(parser: argparse._ActionsContainer, forms: Mapping[str, str] = RE
     parser.add_argument("--force", action="store_true", help="replace files even if they are not Redline reports")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
     add_language(parser)
+
+
+def add_emit(group: argparse._ArgumentGroup, names: Sequence[str], metavar: str, what: str) -> None:
+    group.add_argument(
+        "--emit", choices=names, metavar=metavar, help=f"print {what}, instead of the plan: {', '.join(names)}"
+    )
+
+
+def refuse_scripts(options: argparse.Namespace, names: Sequence[str]) -> None:
+    from redline.errors import UsageError
+
+    if options.emit and options.json:
+        raise UsageError(
+            f"plan {options.kind}: --emit prints a launch script, --json figures: give -o FILE.json for both"
+        )
+    if not options.emit and any(name.endswith(SCRIPT) for name in options.output):
+        raise UsageError(f"plan {options.kind}: -o FILE{SCRIPT} needs --emit, with one of: {', '.join(names)}")
 
 
 def refuse_early(options: argparse.Namespace, forms: Mapping[str, str] = REPORTS) -> None:

@@ -7,10 +7,21 @@ import argparse
 from redline.cli.arguments import language, positive
 from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, several, size, time_s
-from redline.cli.plan.output import add_output, deliver_reports, refuse_early
-from redline.planner.serve.serving_defaults import ENGINE, LOADS, SIZES
+from redline.cli.plan.output import (
+    REPORTS,
+    SCRIPT,
+    STDOUT,
+    add_emit,
+    add_output,
+    deliver_reports,
+    refuse_early,
+    refuse_scripts,
+)
+from redline.planner.serve.serving_defaults import ENGINE, ENGINES, LOADS, SIZES
 
 USAGE = "redline plan serve --model MODEL --machine NAME|FILE --prompt N --output-tokens N [options]"
+
+FORMS = {**REPORTS, SCRIPT: "the launch script of --emit"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     _add_machine(parser.add_argument_group("the machine and the engine"))
     _add_traffic(parser.add_argument_group("the requests"))
-    add_output(parser.add_argument_group("output"))
+    add_emit(
+        parser.add_argument_group("running it"), ENGINES, "ENGINE", "the best way to serve as the engine's command"
+    )
+    add_output(parser.add_argument_group("output"), FORMS)
 
 
 def _add_machine(group: argparse._ArgumentGroup) -> None:
@@ -79,12 +93,13 @@ def _listed(numbers: tuple[int, ...]) -> str:
 
 def run(options: argparse.Namespace) -> int:
     spoken = language(options)
-    refuse_early(options)
+    refuse_early(options, FORMS)
+    refuse_scripts(options, ENGINES)
     from redline import plan_serving
     from redline.report.html.plan.serve import page
     from redline.report.plan.serve import json, text
 
-    plan = plan_serving(
+    planned = plan_serving(
         options.model,
         numbers=numbers_of(options),
         machine=options.machine,
@@ -100,11 +115,15 @@ def run(options: argparse.Namespace) -> int:
         max_tpot_s=options.max_tpot,
         price=options.price,
         measured=options.measured,
-    ).plan
+    )
+    plan = planned.plan
     renderers = {
         ".html": lambda _: page.render(plan),
         ".json": lambda _: json.render(plan),
         ".txt": lambda _: text.render(plan),
     }
+    if options.emit:
+        script = planned.launch_script(options.emit)
+        renderers |= {SCRIPT: lambda _: script, STDOUT: lambda _: script}
     deliver_reports(options, spoken, renderers)
     return 0

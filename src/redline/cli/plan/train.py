@@ -10,7 +10,16 @@ from redline.cli.plan.job import add_job
 from redline.cli.plan.layout import add_layout, layout_of
 from redline.cli.plan.model import add_model, numbers_of
 from redline.cli.plan.numbers import above_zero, count, settings, several, share, size
-from redline.cli.plan.output import REPORTS, STDOUT, add_output, deliver_reports, refuse_early
+from redline.cli.plan.output import (
+    REPORTS,
+    SCRIPT,
+    STDOUT,
+    add_emit,
+    add_output,
+    deliver_reports,
+    refuse_early,
+    refuse_scripts,
+)
 from redline.cli.show_progress import progress
 from redline.errors import UsageError
 from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, FRAMEWORKS, PRECISIONS, TOP
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
     from redline.verbs.plan_results import PlannedTraining
 
 USAGE = "redline plan train --model MODEL --machine NAME|FILE --gpus N --sequence N --batch N [options]"
-TRACE, SCRIPT = ".json.gz", ".sh"
+TRACE = ".json.gz"
 FORMS = {**REPORTS, TRACE: "the predicted step as a trace", SCRIPT: "the launch script of --emit"}
 
 
@@ -31,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layout(parser)
     _add_choice(parser.add_argument_group("which layout is the best"))
     add_job(parser)
-    _add_emit(parser.add_argument_group("running it"))
+    add_emit(parser.add_argument_group("running it"), FRAMEWORKS, "FRAMEWORK", "the best layout as a launch script")
     add_output(parser.add_argument_group("output"), FORMS)
 
 
@@ -92,19 +101,10 @@ def _add_choice(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--top", type=positive, default=TOP, metavar="N", help=f"layouts to list (default: {TOP})")
 
 
-def _add_emit(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--emit",
-        choices=FRAMEWORKS,
-        metavar="FRAMEWORK",
-        help=f"print the best layout as a launch script, instead of the plan: {', '.join(FRAMEWORKS)}",
-    )
-
-
 def run(options: argparse.Namespace) -> int:
     spoken = language(options)
     refuse_early(options, FORMS)
-    _refuse_scripts(options)
+    refuse_scripts(options, FRAMEWORKS)
     from redline import plan_training
     from redline.report.html.plan.train import page
     from redline.report.plan.train import json
@@ -147,13 +147,6 @@ def run(options: argparse.Namespace) -> int:
     deliver_reports(options, spoken, renderers)
     _write_traces(planned, options)
     return 0
-
-
-def _refuse_scripts(options: argparse.Namespace) -> None:
-    if options.emit and options.json:
-        raise UsageError("plan train: --emit prints a launch script, --json figures: give -o FILE.json for both")
-    if not options.emit and any(name.endswith(SCRIPT) for name in options.output):
-        raise UsageError(f"plan train: -o FILE{SCRIPT} needs --emit, with one of: {', '.join(FRAMEWORKS)}")
 
 
 def _sequences(options: argparse.Namespace) -> int:

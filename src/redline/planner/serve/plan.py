@@ -17,7 +17,7 @@ from redline.planner.serve.engines import constants_of, interval_of, measured_on
 from redline.planner.serve.formats import format_named
 from redline.planner.serve.frontier import Frontier, frontier
 from redline.planner.serve.measured_engine import MeasuredEngine, MeasuredStep, engine_of
-from redline.planner.serve.serving_defaults import LOADS, SIZES
+from redline.planner.serve.serving_defaults import ACCEPTED_CHANCE, LOADS, SIZES
 from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingPlan, ServingPoint
 
 
@@ -82,9 +82,21 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
 
 
 def _best(meeting: Sequence[ServingPoint]) -> ServingPoint | None:
-    """The most from a device. Requests that have no room only wait, so that is not proposed unless nothing else is."""
-    roomy = [point for point in meeting if point.batch >= point.concurrency]
-    return max(roomy or meeting, key=lambda point: point.tokens_per_s_device, default=None)
+    """The most from a device, of those that keep the limits surely enough; where none does, the surest.
+
+    Requests that have no room only wait, so that is not proposed unless nothing else is.
+    """
+    roomy = [point for point in meeting if point.batch >= point.concurrency] or meeting
+    sure = [point for point in roomy if (point.chance_of_missing or 0.0) <= ACCEPTED_CHANCE]
+    if not sure and roomy:
+        return min(roomy, key=lambda point: point.chance_of_missing or 0.0)
+    return max(sure, key=lambda point: point.tokens_per_s_device, default=None)
+
+
+def _chance_of_missing(request: ServingRequest, ttft_s: Ranged, tpot_s: Ranged) -> float | None:
+    limits = ((ttft_s, request.most_ttft_s), (tpot_s, request.most_tpot_s))
+    chances = [figure.chance_above(most) for figure, most in limits if most is not None]
+    return max((chance for chance in chances if chance is not None), default=None)
 
 
 def _measured(request: ServingRequest) -> MeasuredEngine | None:
@@ -126,6 +138,7 @@ def _point(request: ServingRequest, deployments: Frontier, row: int) -> ServingP
         request.most_tpot_s is not None and tpot_s > request.most_tpot_s
     )
     tp = int(deployments.tp[row])
+    ttft, tpot = _ranged(request, "ttft_s", ttft_s), _ranged(request, "tpot_s", tpot_s)
     return ServingPoint(
         tp=tp,
         attention_dp=int(deployments.attention_dp[row]),
@@ -134,8 +147,8 @@ def _point(request: ServingRequest, deployments: Frontier, row: int) -> ServingP
         batch=_at(outcome.batch, row),
         most=_at(outcome.most, row),
         copies=1 if request.devices is None else request.devices // tp,
-        ttft_s=_ranged(request, "ttft_s", ttft_s),
-        tpot_s=_ranged(request, "tpot_s", tpot_s),
+        ttft_s=ttft,
+        tpot_s=tpot,
         latency_s=_ranged(request, "latency_s", _at(outcome.latency_s, row)),
         tokens_per_s=_ranged(request, "tokens_per_s", _at(outcome.tokens_per_s, row)),
         step_s=tuple(_at(part, row) for part in outcome.step.parts),
@@ -143,6 +156,7 @@ def _point(request: ServingRequest, deployments: Frontier, row: int) -> ServingP
         weights_bytes=_at(outcome.weights_bytes, row),
         cache_bytes=_at(outcome.cache_bytes, row),
         meets=not too_slow,
+        chance_of_missing=_chance_of_missing(request, ttft, tpot),
     )
 
 

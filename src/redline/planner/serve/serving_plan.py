@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from redline.planner.serve.serving_cost import ServingLimit
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from redline.planner.serve.measured_engine import MeasuredEngine
 
 
+_REACH = NormalDist().inv_cdf(0.9)
+"""Standard deviations from the middle to the end of an 80 % interval."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ranged:
     """A predicted figure, and the interval that held 8 of 10 measured ones; no interval where none was measured."""
@@ -20,6 +26,15 @@ class Ranged:
     value: float
     low: float | None = None
     high: float | None = None
+
+    def chance_above(self, limit: float) -> float | None:
+        """That the measured figure lies above a limit: log-normal, with half of the interval on either side."""
+        if self.low is None or self.high is None:
+            return None
+        reach = log(self.high / self.value) if limit > self.value else log(self.value / self.low)
+        if reach <= 0:
+            return float(self.value > limit)
+        return 1 - NormalDist(0, reach / _REACH).cdf(log(limit / self.value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +67,8 @@ class ServingPoint:
     """Per device, both."""
     meets: bool
     """The limits of the user."""
+    chance_of_missing: float | None = None
+    """The limit that is the less sure; None without limits, or where no such figures were measured."""
 
     @property
     def tokens_per_s_device(self) -> float:

@@ -14,6 +14,7 @@ from redline.report.plan.launch.script import (
     LaunchScript,
     cluster_of,
     gaps_of_all,
+    head_of,
     refuse_dimensions,
 )
 from redline.report.plan.launch.yaml_text import yaml_text
@@ -33,7 +34,7 @@ def launch_script(plan: TrainingPlan) -> LaunchScript:
     several = cluster_of(plan).nodes > 1
     where = ("--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR", "--main_process_port", "29500")
     return LaunchScript(
-        framework="accelerate",
+        head=head_of(plan),
         command=("accelerate", "launch", FILE, CONFIG, *(where if several else ()), "train.py"),
         files=(LaunchFile(name=CONFIG, text=yaml_text(_config(plan))),),
         environment=((ACCUMULATION, str(plan.best.micro_batches)),),

@@ -9,7 +9,14 @@ from typing import Any
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.training_plan import TrainingPlan
 from redline.planner.train.training_choices import Recompute
-from redline.report.plan.launch.script import LaunchFile, LaunchScript, gaps_of_all, refuse_dimensions, torchrun
+from redline.report.plan.launch.script import (
+    LaunchFile,
+    LaunchScript,
+    gaps_of_all,
+    head_of,
+    refuse_dimensions,
+    torchrun,
+)
 
 CONFIG = "ds_config.json"
 IN_CODE = {
@@ -21,7 +28,7 @@ IN_CODE = {
 def launch_script(plan: TrainingPlan) -> LaunchScript:
     refuse_dimensions(plan.best.layout, "deepspeed", IN_CODE)
     return LaunchScript(
-        framework="deepspeed",
+        head=head_of(plan),
         command=(*torchrun(plan), "train.py", "--deepspeed", "--deepspeed_config", CONFIG),
         files=(LaunchFile(name=CONFIG, text=json.dumps(_config(plan), indent=2)),),
         not_expressed=tuple(_gaps(plan)),

@@ -8,7 +8,7 @@ from redline.model.model import Model
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.training_plan import TrainingPlan
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
-from redline.report.plan.launch.script import LaunchScript, gaps_of_all, torchrun
+from redline.report.plan.launch.script import LaunchScript, gaps_of_all, head_of, torchrun
 from redline.report.plan.launch.transformers import (
     has_layer_norm,
     is_latent,
@@ -32,7 +32,7 @@ SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
 def launch_script(plan: TrainingPlan) -> LaunchScript:
     model, layout = model_of(plan, "megatron"), plan.best.layout
     return LaunchScript(
-        framework="megatron",
+        head=head_of(plan),
         command=(
             *torchrun(plan),
             "pretrain_gpt.py",

@@ -9,7 +9,14 @@ from redline.model.model import Model
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.training_plan import TrainingPlan
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
-from redline.report.plan.launch.script import LaunchFile, LaunchScript, gaps_of_all, refuse_dimensions, torchrun
+from redline.report.plan.launch.script import (
+    LaunchFile,
+    LaunchScript,
+    gaps_of_all,
+    head_of,
+    refuse_dimensions,
+    torchrun,
+)
 from redline.report.plan.launch.transformers import has_layer_norm, is_latent, model_of, plain_decoder_gaps
 from redline.report.plan.launch.yaml_text import yaml_text
 
@@ -23,7 +30,7 @@ def launch_script(plan: TrainingPlan) -> LaunchScript:
     model = model_of(plan, "nanotron")
     refuse_dimensions(plan.best.layout, "nanotron", WITHOUT)
     return LaunchScript(
-        framework="nanotron",
+        head=head_of(plan),
         command=(*torchrun(plan), "run_train.py", "--config-file", CONFIG),
         files=(LaunchFile(name=CONFIG, text=yaml_text(_config(plan, model))),),
         environment=(("CUDA_DEVICE_MAX_CONNECTIONS", "1"),),  # nanotron refuses to start without it

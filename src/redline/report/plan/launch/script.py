@@ -26,7 +26,8 @@ class LaunchFile:
 class LaunchScript:
     """How a framework is told to run a layout, and what it cannot be told."""
 
-    framework: str
+    head: tuple[str, ...]
+    """What it is for, and what is predicted."""
     command: tuple[str, ...]
     """Words of a command line; words that begin with "$" are variables of the shell."""
     files: tuple[LaunchFile, ...] = ()
@@ -87,9 +88,9 @@ def refuse_dimensions(layout: Layout, framework: str, reasons: Mapping[str, str]
             )
 
 
-def render(script: LaunchScript, plan: TrainingPlan) -> str:
+def render(script: LaunchScript) -> str:
     """The script, with what it was made for and what it leaves out as comments."""
-    lines = ["#!/bin/sh", *(f"# {line}" for line in _head(plan))]
+    lines = ["#!/bin/sh", *(f"# {line}" for line in script.head)]
     for title, notes in (("Not expressed", script.not_expressed), ("Fill in", script.fill_in)):
         lines += [f"# {title}: {note}" for note in notes]
     lines += ["set -eu", ""]
@@ -99,15 +100,15 @@ def render(script: LaunchScript, plan: TrainingPlan) -> str:
     return "\n".join([*lines, *_wrapped(script.command)]) + "\n"
 
 
-def _head(plan: TrainingPlan) -> list[str]:
+def head_of(plan: TrainingPlan) -> tuple[str, ...]:
     best: Candidate = plan.best
-    return [
+    return (
         f"{plan.workload.name or 'a model'} on {plan.devices} {plan.machine.name} in {plan.dtype}, "
         f"{plan.batch.sequences:,.0f} {plan.workload.batch_unit} of {plan.batch.sequence:,.0f} per step",
         f"{as_text(best.layout, best.micro_batches)}",
         f"predicted: {best.step_s:.4g} s per step ({best.step_low_s:.4g} to {best.step_high_s:.4g}), "
         f"{best.peak_bytes / 1e9:.1f} GB per GPU, OOM probability {best.chance:.0%}",
-    ]
+    )
 
 
 def _wrapped(command: Sequence[str]) -> list[str]:

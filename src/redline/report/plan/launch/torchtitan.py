@@ -8,7 +8,7 @@ from redline.model.known import SAME_SHAPE
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.training_plan import TrainingPlan
 from redline.planner.train.training_choices import PipelineSchedule, Recompute
-from redline.report.plan.launch.script import LaunchFile, LaunchScript, gaps_of_all, torchrun
+from redline.report.plan.launch.script import LaunchFile, LaunchScript, gaps_of_all, head_of, torchrun
 from redline.report.plan.launch.transformers import layers_per_piece, model_of
 
 MODULE = "planned"
@@ -34,7 +34,7 @@ POLICIES = {Recompute.SELECTIVE: "SelectiveAC", Recompute.FULL: "FullAC"}
 def launch_script(plan: TrainingPlan) -> LaunchScript:
     model_of(plan, "torchtitan")
     return LaunchScript(
-        framework="torchtitan",
+        head=head_of(plan),
         command=(*torchrun(plan), "-m", "torchtitan.train", "--module", MODULE, "--config", "planned"),
         files=(LaunchFile(name=f"{MODULE}.py", text=_module(plan)),),
         environment=(("PYTHONPATH", "."),),

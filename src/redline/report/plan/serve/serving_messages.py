@@ -7,7 +7,7 @@ from redline.planner.serve.serving_cost import ServingLimit
 from redline.planner.serve.serving_plan import Ranged, ServingPlan, ServingPoint
 from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext
-from redline.report.plan.amounts import count, gigabytes, parameters, seconds, share
+from redline.report.plan.amounts import chance, count, gigabytes, parameters, seconds, share
 from redline.report.text_parts import clipped, interval
 
 LIMITS: Mapping[ServingLimit, str] = {
@@ -91,7 +91,10 @@ def limits(plan: ServingPlan) -> str:
         said.append(_("TTFT at most {time}").format(time=seconds(plan.most_ttft_s)))
     if plan.most_tpot_s is not None:
         said.append(_("TPOT at most {time}").format(time=seconds(plan.most_tpot_s)))
-    return listed(said)
+    missing = None if plan.best is None else plan.best.chance_of_missing
+    if missing is None:
+        return listed(said)
+    return clauses([listed(said), _("probability of missing one: {share}").format(share=chance(missing))])
 
 
 def requests(plan: ServingPlan) -> str:
