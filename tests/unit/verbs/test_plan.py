@@ -105,7 +105,7 @@ def test_a_plan_is_saved_as_a_page_or_as_figures(tmp_path: Path) -> None:
 
 
 def test_fields_of_a_layout_are_those_of_the_command_line() -> None:
-    own = {"zero", "schedule", "recompute", "offload", "sequence_parallel", "flash", "lora"}
+    own = {"zero", "schedule", "recompute", "offload", "sequence_parallel", "flash", "lora", "imbalance", "execution"}
     assert set(LAYOUT) == {*cli_layout.SIZES, *own}
 
 

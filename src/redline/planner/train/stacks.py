@@ -147,8 +147,9 @@ def rates_of(
     if software is not None:
         return with_stack(bare, software)
     rates = with_stack(bare, stack(stack_name, machine.base or machine.name, dtype))
-    if machine == record(machine.name):
-        rates = replace(rates, **_no_less(machine.name, dtype, stack_name))
+    published = record(machine.base or machine.name)
+    if published is not None and machine.figures == published.figures:  # a profile without usable figures is its record
+        rates = replace(rates, **_no_less(published.name, dtype, stack_name))
     return replace(
         rates,
         node_latency_s=_latency_s(machine, "node", rates.node_latency_s),

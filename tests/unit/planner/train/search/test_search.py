@@ -93,7 +93,9 @@ def test_of_those_that_nothing_tells_apart_the_safest_is_the_best() -> None:
     near = every.step_s <= every.step_s.min() * 1.02
     assert every.chance[0] <= max(0.02, 2 * every.chance[near].min())
     cut = np.asarray(every.layout.tp * every.layout.pp * every.layout.cp * every.layout.chunks)
-    assert cut[0] == cut[near & (every.chance <= 0.02)].min()
+    doublings = np.ceil(np.log2(np.maximum(every.chance, 0.02) / 0.02))  # chances within a factor of two are alike
+    surest = near & (doublings == doublings[near].min())
+    assert cut[0] == cut[surest].min()
 
 
 @pytest.mark.parametrize(("slower", "row"), [(1.04, 2), (1.06, None)])
@@ -204,5 +206,5 @@ def test_405b_on_16_384_devices_is_searched_within_ten_seconds() -> None:
     plan = plan_training(replace(REQUEST, workload=Transformer(LARGE), devices=16384, sequence=8192, sequences=2048))
     assert process_time() - before < 10
     assert plan.fits
-    assert plan.considered > 35_000
+    assert plan.considered > 25_000  # of those that the software can run
     assert row_of(plan.best.layout, 0) == plan.best.layout
