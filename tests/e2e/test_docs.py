@@ -22,13 +22,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+import redline
 from redline import cli
 from redline.analysis.accounts import ACCOUNTS
 from redline.cli import plan as plan_verb
@@ -375,7 +376,7 @@ def test_the_plan_page_has_every_number_of_a_footprint() -> None:
 def test_the_plan_page_has_every_key_of_the_json() -> None:
     whole = train_json.as_record(made_plans.plan(), made_plans.job(), [made_plans.plan()])
     bare = train_json.as_record(made_plans.plan())
-    written = {key for record in (whole, bare) for key in keys_of_a_plan(record)}
+    written = {key for record in (whole, bare, plan_from_a_measured_step()) for key in keys_of_a_plan(record)}
     assert documented_keys("train") == {f"`{key}`" for key in written}
     assert documented_keys("serve") == {
         f"`{key}`"
@@ -386,14 +387,31 @@ def test_the_plan_page_has_every_key_of_the_json() -> None:
     }
 
 
+def plan_from_a_measured_step() -> dict[str, Any]:
+    plan = redline.plan_training(
+        "llama-3.1-8b",
+        machine="H100-SXM5-80GB",
+        gpus=64,
+        sequence=8192,
+        batch=128,
+        stack="megatron-core",
+        layout={"tp": 2, "pp": 1, "cp": 1},
+        measured="step=2.6s,gpus=64,batch=128,micro_batch=1,tp=2,zero=1",
+    ).plan
+    assert plan.measured is not None
+    recorded = replace(plan.measured.measured, inferred=("batch",), unseen=("pipeline",))
+    record = train_json.as_record(replace(plan, measured=replace(plan.measured, measured=recorded)))
+    return {"measured": record["measured"]}
+
+
 def documented_keys(kind: str) -> set[str]:
     return {row[0] for row in rows_of(section(DOCS / "reference" / "plan.md", f"The JSON of {kind}"))}
 
 
 ALIKE = re.compile(
     r"((?:ranked|frontier|points)\[\]|best\.(?:tpot_s|latency_s|tokens_per_s|prompt_s)|step\.(?:megatron|everything)"
-    r"|step\.(?:stacks|kinds)\[\]|sizes\[\]\.best|(?:alternatives|changes)\[\]\.layout"
-    r"|job\.(?:ideal_days|days|device_hours|money|energy_wh))\..*"
+    r"|(?:left_out\.stacks|step\.(?:stacks|kinds))\[\]|sizes\[\]\.best|(?:alternatives|changes)\[\]\.layout"
+    r"|measured\.(?:layout|accuracy|accounts(?!\.compute))|job\.(?:ideal_days|days|device_hours|money|energy_wh))\..*"
 )
 
 

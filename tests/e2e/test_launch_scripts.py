@@ -61,7 +61,13 @@ def launched(folder: Path, program: str) -> str:
     """The output of the script as it is, with a train.py beside it."""
     assert LAUNCHERS is not None
     shutil.copy(PROGRAMS / program, folder / "train.py")
-    path = f"{Path(LAUNCHERS).parent}{os.pathsep}{os.environ['PATH']}"
+    # The environment may see packages of another one, whose commands start that one's Python.
+    commands = folder / "commands"
+    commands.mkdir()
+    for name, module in (("torchrun", "torch.distributed.run"), ("accelerate", "accelerate.commands.accelerate_cli")):
+        (commands / name).write_text(f'#!/bin/sh\nexec {LAUNCHERS} -m {module} "$@"\n')
+        (commands / name).chmod(0o755)
+    path = f"{commands}{os.pathsep}{Path(LAUNCHERS).parent}{os.pathsep}{os.environ['PATH']}"
     quiet = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PATH": path}
     ran = subprocess.run(
         ["sh", "launch.sh"],
@@ -105,15 +111,15 @@ def test_accelerate_reads_its_configs(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_deepspeed_reads_its_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of one data-parallel rank, as without ranks DeepSpeed checks the batch against one."""
-    words = f"{TOY} --tp 2 --pp 1 --cp 1 --dp 1 --zero 2 --offload 1"
+    words = f"{TOY} --tp 2 --pp 1 --cp 1 --dp 1 --zero 0"
     (tmp_path / "config.json").write_text(config_of(script(tmp_path, capsys, "deepspeed", words)))
     program = (
         "from deepspeed.runtime.config import DeepSpeedConfig\n"
         "config = DeepSpeedConfig('config.json')\n"
         "zero = config.zero_config\n"
-        "print(config.train_batch_size, zero.stage, zero.offload_optimizer.device.value)"
+        "print(config.train_batch_size, zero.stage, config.tensor_parallel_config.autotp_size)"
     )
-    assert in_framework(tmp_path, program) == "8 2 cpu"
+    assert in_framework(tmp_path, program) == "8 0 2"
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,14 @@ ONCE = Following(once=True, grace_s=60)
 @pytest.fixture
 def run(tmp_path: Path, put: Put) -> Path:
     """Two windows of a job on this machine, and the same at faulty://job."""
-    write_windows(tmp_path / "run" / "digests", [HEALTHY] * 2)
-    for path in (tmp_path / "run").rglob("*.digest"):
-        put(f"faulty://job/{path.relative_to(tmp_path / 'run')}", path.read_bytes())
-    return tmp_path / "run"
+    return written(tmp_path / "run", put, windows=2)
+
+
+def written(run: Path, put: Put, *, windows: int) -> Path:
+    write_windows(run / "digests", [HEALTHY] * windows)
+    for path in run.rglob("*.digest"):
+        put(f"faulty://job/{path.relative_to(run)}", path.read_bytes())
+    return run
 
 
 def test_watch_reads_windows_of_a_store(run: Path) -> None:
@@ -52,9 +56,11 @@ def test_watch_sees_what_comes_to_a_store_later(run: Path, put: Put) -> None:
     assert (names, len(pauses)) == (["window-1", "window-2", "window-3"], 1)
 
 
-def test_a_lake_takes_digests_of_a_store(run: Path, tmp_path: Path) -> None:
+def test_a_lake_takes_digests_of_a_store(tmp_path: Path, put: Put) -> None:
+    """Of one window: how long each of several stands for the job depends on when its files were written."""
     pytest.importorskip("pyarrow")
     pytest.importorskip("duckdb")
+    run = written(tmp_path / "run", put, windows=1)
     add_to_lake([run], tmp_path / "here")
     add_to_lake(["faulty://job"], tmp_path / "there")
     here, there = (ask_lake(tmp_path / name, "accounts").answer for name in ("here", "there"))

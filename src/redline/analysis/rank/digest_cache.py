@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 # All of the package that a digest can depend on; a test watches which files are read while one is made.
 ANALYSING = (
     *(*READING, "*.py", "analysis/**/*", "ranks/**/*", "findings/**/*", "hardware/*"),
-    *("model/**/*", "storage/*", "work/**/*"),
+    *("model/**/*", "replay/__init__.py", "replay/changes.py", "storage/*", "work/**/*"),
 )
 
 

@@ -94,7 +94,10 @@ def test_the_frontier_is_a_frontier() -> None:
         ("--max-tpot 0ms", "plan serve: argument --max-tpot: '0' is not a number above 0\n"),
         ("--model bert-base", "bert-base does not write token after token; plan one that does\n"),
         ("--machine H100-SXM-96GB-HBM2e", "H100-SXM-96GB-HBM2e has no peak of 16 bits"),
-        ("-o page.pdf", "plan serve: page.pdf: plan serve writes .html, .json, .txt or .sh; give the file such a name\n"),
+        (
+            "-o page.pdf",
+            "plan serve: page.pdf: plan serve writes .html, .json, .txt or .sh; give the file such",
+        ),
     ],
 )
 def test_nonsense_is_answered_with_what_to_do(more: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

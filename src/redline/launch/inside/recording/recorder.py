@@ -103,7 +103,7 @@ class Recorder:
             record_shapes=settings.shapes,
             with_stack=settings.stacks,
             profile_memory=settings.memory,
-            experimental_config=experimental_options(stacks=settings.stacks),
+            experimental_config=experimental_options(stacks=settings.stacks, on_device=len(supported_activities()) > 1),
         )
         self._calling(self._prepare)
 

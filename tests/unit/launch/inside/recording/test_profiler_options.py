@@ -24,7 +24,7 @@ def has_events(config: Any) -> bool:
 )
 @pytest.mark.parametrize("stacks", [False, True])
 def test_no_python_objects_of_events_unless_stacks_need_them(stacks: bool) -> None:
-    assert has_events(experimental_options(stacks=stacks)) is stacks
+    assert has_events(experimental_options(stacks=stacks, on_device=True)) is stacks
 
 
 class OfTorch20:
@@ -50,9 +50,13 @@ def test_an_older_torch_is_asked_for_what_it_knows(
     config: type[OfTorch20], known: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch._C._profiler, "_ExperimentalConfig", config)
-    assert experimental_options(stacks=False).known == known
+    assert experimental_options(stacks=False, on_device=True).known == known
 
 
 def test_a_torch_without_such_settings_is_asked_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch._C._profiler, "_ExperimentalConfig")
-    assert experimental_options(stacks=False) is None
+    assert experimental_options(stacks=False, on_device=True) is None
+
+
+def test_nothing_is_asked_for_where_only_the_cpu_is_recorded() -> None:
+    assert experimental_options(stacks=False, on_device=False) is None
