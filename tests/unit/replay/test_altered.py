@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from redline.analysis.rank.host_phases import Phase
+from redline.analysis.rank.rank_analysis import analysis_of
+from redline.findings.match import COMPUTE
+from redline.findings.path_parts import labels_of, parts_of
+from redline.findings.replayed import CriticalPathParts
 from redline.replay.altered import altered_timelines
 from redline.replay.critical_path import critical_path_of, slack_ns
 from redline.replay.edges import EdgeKind
 from redline.replay.forecast import JobReplay, rank_replay
-from redline.replay.path_parts import PathTime, hiding_kernels, path_parts
+from redline.replay.hiding import hiding_kernels
 from redline.replay.replay import replayed
 from redline.replay.scenario_text import parse_scenario
 from redline.testing.jobspec import JobSpec, Straggler
@@ -81,23 +85,28 @@ def test_what_has_slack_can_be_later_by_it_and_not_by_more(tmp_path: Path) -> No
             assert (int(later[-1] - starts[0]) == length_ns) is same
 
 
+def parts(replay: JobReplay, timelines: list[Timeline], steps: int) -> CriticalPathParts:
+    labels = [labels_of(analysis_of(timeline, None)) for timeline in timelines]
+    return parts_of(critical_path_of(replay), replay.job, labels, steps)
+
+
 def test_parts_of_the_path_add_up_to_it_and_name_what_it_runs_through(tmp_path: Path) -> None:
     straggler = Straggler(rank=1, extra_us=4_000)
     timelines, replay = replay_of(JobSpec(ranks=2, steps=2, stragglers=(straggler,)), tmp_path)
-    path = critical_path_of(replay)
-    parts = path_parts(path, replay, timelines)
-    assert sum(part.time_ns for part in parts) == path.dur_ns[path.rank >= 0].sum()
-    assert (parts[0].time, parts[0].rank) == (PathTime.COMPUTE, 1)
-    assert {part.phase for part in parts} >= {Phase.FORWARD, Phase.BACKWARD}
+    found, path = parts(replay, timelines, 2), critical_path_of(replay)
+    assert 2 * sum(part.time_ns for part in found.accounts) == pytest.approx(path.dur_ns.sum())
+    assert 2 * sum(part.time_ns for part in found.ranks) == pytest.approx(path.dur_ns[path.rank >= 0].sum())
+    assert (found.limit, found.ranks[0].what) == (COMPUTE, "1")
+    assert {part.what for part in found.phases} >= {Phase.FORWARD, Phase.BACKWARD}
 
 
 @pytest.mark.needs_traces
 def test_deepseek_computes_on_its_critical_path_and_products_hide_the_exchanges(traces: RealTraces) -> None:
     (timeline,) = read_file(traces / "h800_deepseek_v3_train_dualpipe.json.gz").timelines
     replay = JobReplay([rank_replay(timeline)], ())
-    parts = path_parts(critical_path_of(replay), replay, [timeline])
-    computing = sum(part.time_ns for part in parts if part.time is PathTime.COMPUTE)
-    assert computing > 2 / 3 * sum(part.time_ns for part in parts)
+    longest = parts(replay, [timeline], 1).accounts[0]
+    assert longest.what == COMPUTE
+    assert longest.share > 2 / 3
     hiding = hiding_kernels(timeline)[0]
     assert hiding.exchange in ("expert_dispatch", "expert_combine")
     assert "gemm" in hiding.kernel.lower()

@@ -51,7 +51,9 @@ class Cluster:
 
 
 def cluster_of(plan: TrainingPlan) -> Cluster:
-    nodes = max(1, plan.devices // plan.devices_per_node)
+    """As few nodes as hold the devices, with as many processes on each."""
+    least = -(-plan.devices // plan.devices_per_node)
+    nodes = next(nodes for nodes in range(least, plan.devices + 1) if plan.devices % nodes == 0)
     return Cluster(nodes=nodes, processes=plan.devices // nodes)
 
 

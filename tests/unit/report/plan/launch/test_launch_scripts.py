@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import redline
 from redline.errors import ParameterError
 from redline.planner.train.training_choices import FRAMEWORKS
+from redline.report.plan.launch.script import Cluster, cluster_of
 from redline.verbs.plan_results import PlannedTraining
 
 DECODER = {"layers": 61, "hidden": 512, "heads": 8, "kv_heads": 2, "ffn": 1408, "vocab": 32000}
@@ -133,6 +135,12 @@ def test_a_layout_that_a_framework_cannot_run_is_refused(framework: str, name: s
 def test_an_unknown_framework_is_refused() -> None:
     with pytest.raises(ParameterError, match="there is no such framework; there are: megatron, torchtitan"):
         planned(zero=1).launch_script("horovod")
+
+
+@pytest.mark.parametrize(("gpus", "nodes", "each"), [(8, 1, 8), (12, 2, 6), (7, 1, 7), (9, 3, 3)])
+def test_no_node_gets_more_processes_than_it_has_devices(gpus: int, nodes: int, each: int) -> None:
+    plan = replace(planned(zero=3).plan, devices=gpus)
+    assert cluster_of(plan) == Cluster(nodes=nodes, processes=each)
 
 
 def test_torchtitan_is_told_that_its_stand_in_is_none() -> None:
