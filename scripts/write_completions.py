@@ -14,7 +14,7 @@ import shtab
 from redline.cli import VERBS, lake, plan
 from redline.cli.lake import ask
 from redline.hardware.catalogue import machines
-from redline.launch.levers import KINDS
+from redline.launch.lever_kinds import KINDS
 from redline.model.known import known_models
 from redline.replay.scenario_text import BEGINNINGS
 from redline.report.explain.text import sections

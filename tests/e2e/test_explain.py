@@ -5,7 +5,7 @@ import pytest
 from redline.cli import arguments, main
 from redline.findings import pages
 from redline.findings.rule_modules import FOLDERS
-from redline.launch.levers import KINDS
+from redline.launch.lever_kinds import KINDS
 from redline.report.explain.text import HEADINGS, sections
 from redline.report.language import LANGUAGES
 from redline.report.terminal import width_of

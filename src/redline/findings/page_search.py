@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from redline.errors import UsageError
 from redline.findings.pages import Page, codes, page_of
-from redline.launch.levers import KINDS
+from redline.launch.lever_kinds import KINDS
 
 _CODE = re.compile(r"RL-[A-Z]{1,2}[0-9]{1,2}")
 

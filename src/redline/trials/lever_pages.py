@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.findings.page_sections import ENDINGS, split_page
-from redline.launch.levers import KINDS
+from redline.launch.lever_kinds import KINDS
 
 SECTIONS = {
     "changes": ("What it changes", "改变什么"),

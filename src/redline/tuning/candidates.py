@@ -4,24 +4,15 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from redline.launch.levers import KINDS, Lever, LeverKind, parse_lever
+from redline.launch.lever_kinds import ACCELERATOR, KINDS, LOADER, RANKS, LeverKind
+from redline.launch.levers import Lever, parse_lever
 from redline.numerics import Numerics
 
 BY_DEFAULT = (Numerics.BITWISE, Numerics.REASSOCIATION)
 _MOST_VALUES = 3
 _NEVER_ASKED = ("switch", "env:NAME")  # they have names that only a user knows
-_OF_MEMORY = ("checkpoint", "expandable-segments", "offload")  # they cost time
-_OF_ACCELERATORS = (
-    "pin-memory", "non-blocking", "capturable", "cuda-graphs", "cudnn-benchmark", "offload", "expandable-segments",
-)  # fmt: skip
 _MAY_ALWAYS_GAIN = ("malloc-keep", "compile", "cuda-graphs")  # whatever a job does; the quickest to try first
 _USUAL_SHARES = {"malloc-keep": 0.05}  # that jobs on CPUs gain by it: a loader that is waited for less comes later
-_OF_LOADERS = ("workers", "prefetch")
-_OF_RANKS = (
-    "bucket-mb", "bucket-view", "static-graph", "bf16-hook", "no-broadcast-buffers", "fsdp-prefetch", "fsdp-keep",
-    "affinity",
-)  # fmt: skip
-_UNLIKELY = ("malloc-arenas",)  # alone, for time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +105,7 @@ def _all(facts: TunedJob, for_memory: bool) -> Iterator[LeverCandidate]:
         )
         for value in _values(kind, facts):
             share = facts.shares.get(finding, 0.0)
-            if kind.name in _OF_LOADERS:
+            if kind.needs == LOADER:
                 share = max(share, facts.loader_share)
             yield LeverCandidate(lever=Lever(kind, value), finding=finding, share=share)
 
@@ -122,9 +113,9 @@ def _all(facts: TunedJob, for_memory: bool) -> Iterator[LeverCandidate]:
 def _is_of_interest(kind: LeverKind, facts: TunedJob, for_memory: bool) -> bool:
     if kind.name in _NEVER_ASKED or kind.numerics is Numerics.SEMANTICS or not _is_possible(kind, facts):
         return False
-    if kind.name in _OF_MEMORY or kind.name in _UNLIKELY:
+    if kind.saves_memory:
         return for_memory
-    if kind.name in _OF_LOADERS:
+    if kind.needs == LOADER:
         waits = facts.loader_share > 0.0 or any(code in facts.shares for code in kind.findings)
         return waits and not for_memory
     return True
@@ -132,9 +123,9 @@ def _is_of_interest(kind: LeverKind, facts: TunedJob, for_memory: bool) -> bool:
 
 def _is_possible(kind: LeverKind, facts: TunedJob) -> bool:
     """As far as that is known before."""
-    if kind.name in _OF_ACCELERATORS and not facts.has_accelerator:
-        return False
-    return kind.name not in _OF_RANKS or facts.ranks > 1
+    if kind.needs == ACCELERATOR:
+        return facts.has_accelerator
+    return kind.needs != RANKS or facts.ranks > 1
 
 
 def _values(kind: LeverKind, facts: TunedJob) -> Sequence[str]:

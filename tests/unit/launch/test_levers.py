@@ -6,7 +6,8 @@ import pytest
 
 from redline.errors import UsageError
 from redline.findings.registry import RULES
-from redline.launch.levers import KINDS, environment_of, parse_lever
+from redline.launch.lever_kinds import KINDS
+from redline.launch.levers import environment_of, parse_lever
 from redline.trials.lever_pages import lever_page_of
 from tests.conftest import ROOT
 

@@ -1,6 +1,7 @@
 """Which levers are tried: by findings, by the machine, and by what the user allows."""
 
-from redline.launch.levers import KINDS, parse_lever
+from redline.launch.lever_kinds import KINDS
+from redline.launch.levers import parse_lever
 from redline.numerics import Numerics
 from redline.tuning.candidates import Consent, TunedJob, candidates_of
 

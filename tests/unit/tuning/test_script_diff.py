@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from redline.launch.levers import KINDS, Lever, LeverKind, parse_lever
+from redline.launch.lever_kinds import KINDS, LeverKind
+from redline.launch.levers import Lever, parse_lever
 from redline.launch.places import LOADER, MODEL, OPTIMIZER, ROOT_CALL, SCRIPT, ZERO_GRAD, Place, places_in
 from redline.numerics import Numerics
 from redline.tuning.script_diff import ScriptDiff, script_diff

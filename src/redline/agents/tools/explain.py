@@ -12,7 +12,7 @@ from redline.agents.tool import AgentTool
 from redline.findings import pages
 from redline.findings.page_search import find_pages
 from redline.findings.pages import Page, codes, page_of
-from redline.launch.levers import KINDS
+from redline.launch.lever_kinds import KINDS
 from redline.trials import lever_pages
 from redline.trials.lever_pages import LeverPage, kind_meant, lever_page_of
 

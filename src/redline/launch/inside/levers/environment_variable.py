@@ -7,7 +7,8 @@ import os
 import torch
 
 from redline.launch.inside.levers.lever import JobView, LeverEffect
-from redline.launch.levers import PRELOAD, environment_of
+from redline.launch.lever_kinds import PRELOAD
+from redline.launch.levers import environment_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

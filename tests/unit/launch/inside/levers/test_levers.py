@@ -7,7 +7,7 @@ import pytest
 
 from redline.launch.block_plan import WARM_UP
 from redline.launch.inside.levers.registry import MADE
-from redline.launch.levers import KINDS
+from redline.launch.lever_kinds import KINDS
 from tests.trial_jobs import LAST, PLAN, TrialEnd, TrialRunner
 
 MODEL = """
