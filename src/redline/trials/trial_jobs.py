@@ -83,11 +83,11 @@ class TrialJobs:
         return replace(run, left_processes=job.left_processes)
 
 
-def raise_if_failed(job: TrialJob, ended: Finished, otherwise: str) -> None:
-    """A job that ended in another way than it should is no measurement."""
+def raise_if_failed(job: TrialJob, ended: Finished, otherwise: str, program: str = "") -> None:
+    """A job that ended in another way than it should is no measurement; `program` is what ran last in it."""
     if ended.exit_code:
         job.raise_if_it_wrote(otherwise)
-        raise InputError(f"{job.command.with_levers}: it ended with {ended.exit_code}: {job.last_error()}")
+        raise InputError(f"{program or job.command.with_levers}: it ended with {ended.exit_code}: {job.last_error()}")
 
 
 def raise_if_left_behind(job: TrialJob, options: TrialOptions) -> None:

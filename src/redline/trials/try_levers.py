@@ -5,6 +5,7 @@ Levers are tried together, or one after the other in the same process: starting 
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf
 from random import Random
@@ -65,6 +66,10 @@ class _LeverTrial:
         return self._command.levers[self.number - 1 : self.number] if self.number else self._command.levers
 
     @property
+    def after(self) -> str:
+        return replace(self._command, levers=self._levers).with_levers
+
+    @property
     def pairs(self) -> TrialPairs:
         """Its time runs from the first use on."""
         self._pairs = self._pairs or TrialPairs(self._options, self._tell)
@@ -87,11 +92,10 @@ class _LeverTrial:
             raise InputError(self.error)
 
     def result(self) -> TrialResult:
-        command = self._command
         return self.pairs.result(
             self.jobs.cpu_s or None,  # what it used is known once its process has ended
-            before=str(command),
-            after=f"{command} {'and' if command.kept else 'with'} {self.lever}",
+            before=str(self._command),
+            after=self.after,
             timed=Timed.STEP_IN_BLOCKS,
             block_steps=self.block_steps,
             steps=self.steps,
@@ -147,7 +151,7 @@ class _Race:
             finally:
                 turn.end()
             if ended is not None and not (turn.has_pairs and job.wrote() is not None):
-                raise_if_failed(job, ended, "let it write nothing, or end by itself before that")
+                raise_if_failed(job, ended, "let it write nothing, or end by itself before that", turn.trial.after)
             if not turn.trial.pairs.stopped and not turn.has_pairs:
                 turn.trial.fail(_too_short(self._command, turn), Stopped.TOO_SHORT)
         if ended is not None and is_alone:  # otherwise nobody knows whose they are

@@ -138,6 +138,13 @@ class TrialMeasurements:
         assert answer.trial is not None
         return answer.trial
 
+    def timed_together(self, kept: tuple[str, ...], levers: tuple[str, ...]) -> TrialResult:
+        """Several levers at once on top of those that are kept. BudgetSpentError where there is no time for it."""
+        question = Question(asked=Asked.TIME, kept=kept, levers=levers)
+        answer = self._answer(question, lambda: Answer(trial=self._at_once(kept, levers, self._trial_options())))
+        assert answer.trial is not None
+        return answer.trial
+
     def numbers(self, stack: tuple[str, ...], semantic: tuple[str, ...], claimed: Numerics) -> Answer:
         """Of the job with all of the stack against that with its semantic levers only, to which the user agreed."""
 
@@ -179,18 +186,19 @@ class TrialMeasurements:
     def whole(self, stack: tuple[str, ...]) -> TrialResult:
         """All that is kept against the start, on pairs of their own: a search picks what was lucky, too."""
         options = replace(self._trial_options(is_last=True), unpromising_pairs=None, gains_only=False)
-
-        def measured() -> Answer:
-            if all(parse_lever(lever).kind.switchable for lever in stack):
-                try:
-                    return Answer(trial=try_lever(replace(self._command, levers=stack), options))
-                except InputError:  # such as too few steps for blocks
-                    pass
-            return Answer(trial=self._in_processes((), stack, options=options))
-
-        answer = self._answer(Question(asked=Asked.WHOLE, levers=stack), measured, is_last=True)
+        question = Question(asked=Asked.WHOLE, levers=stack)
+        answer = self._answer(question, lambda: Answer(trial=self._at_once((), stack, options)), is_last=True)
         assert answer.trial is not None
         return answer.trial
+
+    def _at_once(self, kept: tuple[str, ...], levers: tuple[str, ...], options: TrialOptions) -> TrialResult:
+        """In blocks where all of them can be switched, as blocks tell more than processes do."""
+        if all(parse_lever(lever).kind.switchable for lever in levers):
+            try:
+                return try_lever(replace(self._command, kept=kept, levers=levers), options)
+            except InputError:  # such as too few steps for blocks
+                pass
+        return self._in_processes(kept, levers, options=options)
 
     def _peak(self, question: Question) -> Answer:
         def measured() -> Answer:

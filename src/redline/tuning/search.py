@@ -2,11 +2,12 @@
 
 Levers that can be switched are tried first, in one process, as they are decided there in seconds. Nothing is dropped by
 its rank, but for two levers that exclude each other. A lever that gained nothing alone is tried once more on top of
-what was kept, as a step that has become shorter has other bottlenecks.
+what was kept, as a step that has become shorter has other bottlenecks. Levers that promise something and stay
+undecided are tried together: what they gain adds up, and the noise does not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from redline.errors import InputError
 from redline.trials.decision import TrialVerdict
@@ -15,7 +16,7 @@ from redline.trials.trial_result import Stopped, TrialResult
 from redline.tuning.candidates import Consent, LeverCandidate
 from redline.tuning.measurements import BudgetSpentError, TrialMeasurements
 from redline.tuning.trial_folder import Answer
-from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung
+from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung, kept_candidates
 
 _MUCH = 0.2  # of the step
 _OF_MANY = ("switch",)  # kinds of which several can be on
@@ -73,11 +74,14 @@ class _Climb:
         return tuple(candidate.name for candidate in self._kept())
 
     def _kept(self) -> list[LeverCandidate]:
-        replaced = {rung.replaced for rung in self.rungs}
-        return [rung.candidate for rung in self.rungs if rung.candidate.name not in replaced]
+        return kept_candidates(self.rungs)
 
     def reject(self, rejected: Rejected) -> None:
-        self.rejected[rejected.candidate.name] = rejected
+        """What is known of a lever is not replaced by the news that there was no time to try it again."""
+        name = rejected.candidate.name
+        if rejected.why is Rejection.NO_TIME and name in self.rejected:
+            return
+        self.rejected[name] = rejected
         self.told(rejected)
 
     def allowed(self, candidates: Sequence[LeverCandidate]) -> list[LeverCandidate]:
@@ -100,6 +104,7 @@ class _Climb:
             for candidate in group:
                 self._try(candidate)
             self._race([one for one in switchable if one.name in self.rejected and self._may_gain_now(one)])
+            self._try_together()
 
     def _may_gain_now(self, candidate: LeverCandidate) -> bool:
         """It was tried on other rungs than there are now."""
@@ -146,7 +151,7 @@ class _Climb:
 
     def _try(self, candidate: LeverCandidate) -> None:
         """Time, then numbers, then memory."""
-        stack, rival = self.stack, self._rival(candidate)
+        stack, rival = self.stack, self._rival(candidate, self._kept())
         try:
             if rival is not None and self._is_beaten(candidate, rival):
                 beaten = self.raced[candidate.name][1]
@@ -165,13 +170,47 @@ class _Climb:
         except BudgetSpentError:
             self.reject(Rejected(candidate=candidate, why=Rejection.NO_TIME, kept=stack))
 
-    def _rival(self, candidate: LeverCandidate) -> LeverCandidate | None:
-        """The rung that cannot be together with it: of the same kind with another value, or in conflict."""
+    def _try_together(self) -> None:
+        """Those that promise something and are undecided, at once; first the numbers of each, so that it is named."""
+        try:
+            group = [one for one in self._promising() if self._is_right(one)]
+            if len(group) < 2:
+                return
+            trial = self.measure.timed_together(self.stack, tuple(one.name for one in group))
+            if _why_not(trial) is None:
+                self._prove(group[0], trial, "", others=group[1:])
+        except BudgetSpentError:
+            return
+
+    def _promising(self) -> list[LeverCandidate]:
+        """Undecided, the best first; of two that exclude each other, the better one."""
+        promised = [
+            (rejected.trial.decision.estimate.change, rejected.candidate)
+            for rejected in self.rejected.values()
+            if rejected.why is Rejection.UNDECIDED and rejected.trial and rejected.trial.decision
+            if not self.consent.is_semantic(rejected.candidate.lever)
+            if rejected.trial.decision.estimate.change <= -rejected.trial.negligible
+        ]
+        group: list[LeverCandidate] = []
+        for _, candidate in sorted(promised, key=lambda one: one[0]):
+            if self._rival(candidate, (*self._kept(), *group)) is None:
+                group.append(candidate)
+        return group
+
+    def _is_right(self, candidate: LeverCandidate) -> bool:
+        """By its numbers; otherwise it is rejected for them."""
+        rejected = self._wrong_numbers([candidate], self.rejected[candidate.name].trial, self._kept())
+        if rejected is not None:
+            self.reject(rejected)
+        return rejected is None
+
+    def _rival(self, candidate: LeverCandidate, others: Sequence[LeverCandidate]) -> LeverCandidate | None:
+        """That cannot be together with it: of the same kind with another value, or in conflict."""
         kind = candidate.lever.kind
-        for kept in self._kept():
-            is_other_value = kept.lever.kind.name == kind.name and kind.name not in _OF_MANY
-            if is_other_value or kept.lever.kind.name in kind.conflicts:
-                return kept
+        for other in others:
+            is_other_value = other.lever.kind.name == kind.name and kind.name not in _OF_MANY
+            if is_other_value or other.lever.kind.name in kind.conflicts:
+                return other
         return None
 
     def _is_beaten(self, candidate: LeverCandidate, rival: LeverCandidate) -> bool:
@@ -183,45 +222,56 @@ class _Climb:
         return my_rungs == other_rungs and other.decision.estimate.change <= mine.decision.estimate.change
 
     def _prove(
-        self, candidate: LeverCandidate, trial: TrialResult | None, replaced: str, memory: MemoryTrial | None = None
+        self,
+        candidate: LeverCandidate,
+        trial: TrialResult | None,
+        replaced: str,
+        *,
+        memory: MemoryTrial | None = None,
+        others: Sequence[LeverCandidate] = (),
     ) -> None:
-        """It is a rung if its numbers are right and its memory is within the limit."""
-        kept = [one for one in self._kept() if one.name != replaced]
-        stack = (*(one.name for one in kept), candidate.name)
-        rejected = self._wrong_numbers(candidate, trial, kept)
+        """It is a rung, with the others, if its numbers are right and its memory is within the limit."""
+        kept, added = [one for one in self._kept() if one.name != replaced], [candidate, *others]
+        stack = tuple(one.name for one in (*kept, *added))
+        peak_bytes, rejected = 0, self._wrong_numbers(added, trial, kept)
+        if rejected is None:
+            peak_bytes, rejected = self._peak_with(stack, candidate, trial)
         if rejected is not None:
-            self.reject(rejected)
+            if not others:  # of several it is not known which one it is: each stays undecided
+                self.reject(rejected)
             return
         numbers = None
-        if not self.consent.is_semantic(candidate.lever):
-            numbers = self._numbers([*kept, candidate]).numbers
-        peak_bytes = trial.after_peak_bytes if trial is not None else 0
-        try:
-            peak_bytes = peak_bytes or self.measure.peak(stack).peak_bytes
-        except InputError as error:  # as whole processes do, what is switched on and off may leave some behind
-            failed = Rejected(candidate=candidate, why=Rejection.FAILED, kept=self.stack, trial=trial, text=str(error))
-            self.reject(failed)
-            return
-        limit = self.goal.memory_limit_bytes
-        if limit and peak_bytes > limit and peak_bytes > self._peak_before():
-            self.reject(
-                Rejected(
-                    candidate=candidate, why=Rejection.MORE_MEMORY, kept=self.stack, trial=trial, text=str(peak_bytes)
-                )
-            )
-            return
-        self.rejected.pop(candidate.name, None)
+        if not all(self.consent.is_semantic(one.lever) for one in added):
+            numbers = self._numbers([*kept, *added]).numbers
+        for one in added:
+            self.rejected.pop(one.name, None)
         rung = Rung(
             candidate=candidate,
             trial=trial,
             numbers=numbers,
             peak_bytes=peak_bytes,
             replaced=replaced,
-            alone=self._alone(candidate),
+            alone=self._alone(candidate) if not others else None,
             memory=memory,
+            others=tuple(others),
         )
         self.rungs.append(rung)
         self.told(rung)
+
+    def _peak_with(
+        self, stack: tuple[str, ...], candidate: LeverCandidate, trial: TrialResult | None
+    ) -> tuple[int, Rejected | None]:
+        """The memory of a process with this stack, and why the candidate is not kept for it."""
+        rejected = Rejected(candidate=candidate, why=Rejection.MORE_MEMORY, kept=self.stack, trial=trial)
+        peak_bytes = trial.after_peak_bytes if trial is not None else 0
+        try:
+            peak_bytes = peak_bytes or self.measure.peak(stack).peak_bytes
+        except InputError as error:  # as whole processes do, what is switched on and off may leave some behind
+            return 0, replace(rejected, why=Rejection.FAILED, text=str(error))
+        limit = self.goal.memory_limit_bytes
+        if limit and peak_bytes > limit and peak_bytes > self._peak_before():
+            return peak_bytes, replace(rejected, text=str(peak_bytes))
+        return peak_bytes, None
 
     def _alone(self, candidate: LeverCandidate) -> TrialResult | None:
         """What it changed without any rung; None where it is the first, or was not tried so."""
@@ -232,21 +282,21 @@ class _Climb:
         return self.rungs[-1].peak_bytes if self.rungs else self.measure.start().peak_bytes
 
     def _wrong_numbers(
-        self, candidate: LeverCandidate, trial: TrialResult | None, kept: Sequence[LeverCandidate]
+        self, added: Sequence[LeverCandidate], trial: TrialResult | None, kept: Sequence[LeverCandidate]
     ) -> Rejected | None:
-        """Of it on all rungs; and alone, where a rung has lower precision, in which a mistake would not be seen."""
-        if self.consent.is_semantic(candidate.lever):
+        """Of these on all rungs; and alone, where a rung has lower precision, in which a mistake would not be seen."""
+        if all(self.consent.is_semantic(one.lever) for one in added):
             return None
-        looks = [[*kept, candidate]]
-        own, of_all = self.consent.claim([candidate.lever]), self.consent.claim(one.lever for one in looks[0])
+        looks = [[*kept, *added]]
+        own, of_all = self.consent.claim(one.lever for one in added), self.consent.claim(one.lever for one in looks[0])
         if own != of_all:
-            looks.insert(0, [*(one for one in kept if self.consent.is_semantic(one.lever)), candidate])
+            looks.insert(0, [*(one for one in kept if self.consent.is_semantic(one.lever)), *added])
         for stack in looks:
             answer = self._numbers(stack)
             if answer.numbers is None or not answer.numbers.holds:
                 why = Rejection.UNCHECKED_NUMBERS if answer.numbers is None else Rejection.WRONG_NUMBERS
                 return Rejected(
-                    candidate=candidate,
+                    candidate=added[0],
                     why=why,
                     kept=self.stack,
                     trial=trial,
@@ -269,7 +319,7 @@ class _Climb:
     def _try_memory(self, candidate: LeverCandidate) -> None:
         """Memory, then numbers; what it costs in time is told."""
         stack = self.stack
-        rival = self._rival(candidate)
+        rival = self._rival(candidate, self._kept())
         if rival is not None:
             self.reject(Rejected(candidate=candidate, why=Rejection.CONFLICT, kept=stack, text=rival.name))
             return

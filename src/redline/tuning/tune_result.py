@@ -1,5 +1,6 @@
 """What a search for better settings gave: the rungs that were kept, what was rejected and why, and the whole."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -36,7 +37,7 @@ class Rejection(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """A lever that was kept."""
+    """A lever that was kept, or several that are proven together alone."""
 
     candidate: LeverCandidate
     trial: TrialResult | None  # on top of the rungs before; None where memory was the objective
@@ -45,6 +46,16 @@ class Rung:
     memory: MemoryTrial | None = None  # where that was the objective
     replaced: str = ""  # the lever whose place it took
     alone: TrialResult | None = None  # without the rungs before, where it was tried so
+    others: tuple[LeverCandidate, ...] = ()  # that were tried and kept with it, as each was undecided by itself
+
+    @property
+    def candidates(self) -> tuple[LeverCandidate, ...]:
+        return (self.candidate, *self.others)
+
+    @property
+    def name(self) -> str:
+        """As a person writes it."""
+        return " + ".join(candidate.name for candidate in self.candidates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +71,12 @@ class Rejected:
     text: str = ""  # an error, or the lever that it is in conflict with
 
 
+def kept_candidates(rungs: Sequence[Rung]) -> list[LeverCandidate]:
+    """Of all rungs, but for those whose place another one took."""
+    replaced = {rung.replaced for rung in rungs}
+    return [candidate for rung in rungs for candidate in rung.candidates if candidate.name not in replaced]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ladder:
     """The outcome of the search."""
@@ -71,8 +88,7 @@ class Ladder:
 
     @property
     def levers(self) -> tuple[str, ...]:
-        replaced = {rung.replaced for rung in self.rungs}
-        return tuple(rung.candidate.name for rung in self.rungs if rung.candidate.name not in replaced)
+        return tuple(candidate.name for candidate in kept_candidates(self.rungs))
 
 
 @dataclass(frozen=True, kw_only=True)

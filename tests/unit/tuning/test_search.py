@@ -21,10 +21,10 @@ from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, R
 WORTH = 0.02
 
 
-def trial(change: float, *, pairs: int = 10, stopped: Stopped = Stopped.DECIDED) -> TrialResult:
-    """Pairs that differ by this much, all alike but for a little."""
+def trial(change: float, *, pairs: int = 10, stopped: Stopped = Stopped.DECIDED, noise: float = 0.001) -> TrialResult:
+    """Pairs that differ by this much, all alike but for the noise."""
     known = tuple(
-        TimedPair(before_s=1.0, after_s=(1 + change) * (1 + 0.001 * (-1) ** number)) for number in range(pairs)
+        TimedPair(before_s=1.0, after_s=(1 + change) * (1 + noise * (-1) ** number)) for number in range(pairs)
     )
     decision = decide([pair.before_s for pair in known], [pair.after_s for pair in known], WORTH)
     return TrialResult(
@@ -48,6 +48,7 @@ class KnownJob:
     failing: tuple[str, ...] = ()
     peaks: dict[str, int] = field(default_factory=dict)
     late: tuple[str, ...] = ()
+    unclear: tuple[str, ...] = ()  # undecided by itself
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
     def start(self) -> Answer:
@@ -68,7 +69,10 @@ class KnownJob:
                 pairs=(),
                 error="it ended with 1",
             )
-        return trial(self.together.get(frozenset((*kept, lever)), self.gains[lever]))
+        change = self.together.get(frozenset((*kept, lever)), self.gains[lever])
+        if lever in self.unclear:
+            return trial(change, stopped=Stopped.PAIRS_SPENT, noise=0.2)
+        return trial(change)
 
     def race(
         self, kept: tuple[str, ...], levers: list[str], is_enough: Callable[[TrialResult], bool]
@@ -85,6 +89,11 @@ class KnownJob:
         if lever in self.late:
             raise BudgetSpentError
         return self._of(tuple(one for one in kept if one != replaced), lever)
+
+    def timed_together(self, kept: tuple[str, ...], levers: tuple[str, ...]) -> TrialResult:
+        self.asked.append((*kept, *levers))
+        change = self.together.get(frozenset((*kept, *levers)), sum(self.gains[lever] for lever in levers))
+        return trial(change, noise=0.2 if change > -0.1 else 0.001)
 
     def numbers(self, stack: tuple[str, ...], semantic: tuple[str, ...], claimed: Numerics) -> Answer:
         verdict = Numerics.SEMANTICS if set(stack) & set(self.wrong) else Numerics.REASSOCIATION
@@ -193,6 +202,66 @@ def test_a_job_that_fails_with_a_lever_names_it(lever: str) -> None:
 @pytest.mark.parametrize("lever", ["fused", "workers=2"])
 def test_what_there_was_no_time_for_is_named(lever: str) -> None:
     assert reasons(climbed(KnownJob({lever: -0.5}, late=(lever,)), lever)) == {lever: Rejection.NO_TIME}
+
+
+def test_a_verdict_stays_where_there_is_no_time_to_try_again() -> None:
+    class RacesOnce(KnownJob):
+        def race(
+            self, kept: tuple[str, ...], levers: list[str], is_enough: Callable[[TrialResult], bool]
+        ) -> dict[str, TrialResult]:
+            return {} if kept else super().race(kept, levers, is_enough)
+
+    ladder = climbed(RacesOnce({"foreach": 0.3, "workers=2": -0.3}), "foreach", "workers=2")
+    assert ladder.levers == ("workers=2",)
+    assert reasons(ladder) == {"foreach": Rejection.SLOWER}
+
+
+def test_levers_that_are_undecided_alone_are_proven_together() -> None:
+    job = KnownJob({"fused": -0.05, "malloc-keep": -0.06, "gc-freeze": -0.3}, unclear=("fused", "malloc-keep"))
+    ladder = climbed(job, "fused", "malloc-keep", "gc-freeze")
+    assert ladder.levers == ("gc-freeze", "malloc-keep", "fused")
+    assert [rung.name for rung in ladder.rungs] == ["gc-freeze", "malloc-keep + fused"]
+    assert not ladder.rejected
+    assert job.asked[-1] == ("gc-freeze", "malloc-keep", "fused")
+
+
+def test_what_stays_undecided_together_is_not_kept() -> None:
+    job = KnownJob({"fused": -0.04, "malloc-keep": -0.05}, unclear=("fused", "malloc-keep"))
+    ladder = climbed(job, "fused", "malloc-keep")
+    assert reasons(ladder) == {"fused": Rejection.UNDECIDED, "malloc-keep": Rejection.UNDECIDED}
+    assert ("malloc-keep", "fused") in job.asked
+
+
+def test_of_values_that_exclude_each_other_the_better_one_is_tried_with_the_rest() -> None:
+    unclear = ("threads=1", "threads=2", "malloc-keep")
+    job = KnownJob({"threads=1": -0.08, "threads=2": -0.04, "malloc-keep": -0.06}, unclear=unclear)
+    ladder = climbed(job, *unclear)
+    assert ladder.levers == ("threads=1", "malloc-keep")
+    assert reasons(ladder) == {"threads=2": Rejection.UNDECIDED}
+
+
+def test_a_wrong_one_among_the_undecided_is_named_and_not_tried_with_the_rest() -> None:
+    job = KnownJob(
+        {"fused": -0.07, "switch=wrong": -0.08, "malloc-keep": -0.06},
+        wrong=("switch=wrong",),
+        unclear=("fused", "switch=wrong", "malloc-keep"),
+    )
+    ladder = climbed(job, "fused", "switch=wrong", "malloc-keep", consent=Consent(tried=("switch=wrong",)))
+    assert ladder.levers == ("fused", "malloc-keep")
+    assert reasons(ladder) == {"switch=wrong": Rejection.WRONG_NUMBERS}
+
+
+def test_what_is_wrong_together_alone_leaves_each_undecided() -> None:
+    class WrongTogether(KnownJob):
+        def numbers(self, stack: tuple[str, ...], semantic: tuple[str, ...], claimed: Numerics) -> Answer:
+            self.wrong = stack if len(stack) > 1 else ()
+            return super().numbers(stack, semantic, claimed)
+
+    ladder = climbed(
+        WrongTogether({"fused": -0.07, "malloc-keep": -0.06}, unclear=("fused", "malloc-keep")), "fused", "malloc-keep"
+    )
+    assert ladder.levers == ()
+    assert reasons(ladder) == {"fused": Rejection.UNDECIDED, "malloc-keep": Rejection.UNDECIDED}
 
 
 def test_lower_precision_waits_for_consent_and_other_semantics_for_their_name() -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter_ns
 
 from redline.launch.inside.stacks import STACKS_NAME, STACKS_SIGNAL
 from redline.launch.outside import flight_recorder
@@ -71,7 +72,7 @@ class StallWatch:
         slots = [slot for slot in self._slots() if not slot.words[LEFT] and is_alive(slot.words[PID])]
         if not slots or not self._after_ns:
             return
-        now_ns = time.perf_counter_ns()
+        now_ns = perf_counter_ns()
         began = any(slot.words[STEPS] for slot in slots)
         limit_ns = self._after_ns if began else self._after_ns * _BEFORE_THE_FIRST_STEP
         quiet_ns = [now_ns - max(slot.words[LAST_NS], slot.words[STARTED_NS]) for slot in slots]

@@ -151,8 +151,8 @@ def _rungs(result: TuneResult, start: LadderRow) -> Iterator[LadderRow]:
         before *= 1 + change.change if change else 1.0
         yield LadderRow(
             number=number,
-            lever=rung.candidate.name,
-            finding=rung.candidate.finding,
+            lever=rung.name,
+            finding=" + ".join(dict.fromkeys(one.finding for one in rung.candidates if one.finding)),
             replaced=rung.replaced,
             change=change,
             amount=before,

@@ -70,4 +70,4 @@ def told_line(outcome: Rung | Rejected) -> str:
         return _("not {lever}: {said}").format(lever=outcome.candidate.name, said=said)
     parts = list(_gains(outcome))
     parts += [numbers_sentence(outcome.numbers).rstrip(".")] if outcome.numbers else []
-    return _("kept {lever}: {said}").format(lever=outcome.candidate.name, said=clauses(parts))
+    return _("kept {lever}: {said}").format(lever=outcome.name, said=clauses(parts))

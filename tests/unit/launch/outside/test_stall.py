@@ -13,6 +13,7 @@ from redline.launch.outside.stall import Stall, StallWatch, Standing
 from redline.launch.shared_state import LAST_NS, LEFT, PID, RANK, STARTED_NS, STEPS, SharedState
 
 AFTER_S = 100.0
+UP_NS = int(1e12)  # the clock of a machine that was just started has no 500 s behind it
 GONE = 1 << 22  # no process has such a number
 
 
@@ -31,7 +32,8 @@ def told(monkeypatch: pytest.MonkeyPatch, *ranks: Rank, looks: int = 1) -> list[
     monkeypatch.setattr(module, "_ANSWER_S", 0.0)
     shared, heard = SharedState.make(len(ranks)), list[Stall]()
     slots = [shared.claim(number) for number in range(len(ranks))]
-    now_ns = time.perf_counter_ns()
+    now_ns = UP_NS + time.perf_counter_ns()
+    monkeypatch.setattr(module, "perf_counter_ns", lambda: now_ns)
     for number, (slot, one) in enumerate(zip(slots, ranks, strict=True)):
         slot.words[PID], slot.words[RANK], slot.words[STEPS], slot.words[LEFT] = one.pid, number, one.steps, one.left
         slot.words[LAST_NS if one.steps else STARTED_NS] = now_ns - int(one.quiet_s * 1e9)

@@ -28,6 +28,7 @@ from tests.made_tunings import (
     failed,
     nothing_changed,
     numbers,
+    rung,
     trial,
 )
 
@@ -228,3 +229,12 @@ def test_it_shows_its_verdict() -> None:
     assert repr(TuneReport(result=FASTER)).startswith("<redline tuning: A step takes 31.11 ms instead of 78.22 ms")
     assert repr(TuneReport(result=NOTHING)).startswith("<redline tuning: Nothing was found that is faster and right.")
     assert len(REJECTED) > len(Rejection)
+
+
+def test_a_page_does_not_say_which_of_several_levers_gains() -> None:
+    both = replace(rung("fused", -0.15, finding="RL-H08"), others=(candidate("workers=2", "RL-D01"),))
+    result = replace(FASTER, ladder=replace(FASTER.ladder, rungs=(both,)))
+    page = TuneReport(result=result).rendered("html")
+    assert json.loads(TuneReport(result=result).rendered("json"))["rungs"][0]["finding"] == "RL-H08 + RL-D01"
+    assert "fused + workers=2" in page
+    assert "which of them it is that gains is not known" in page

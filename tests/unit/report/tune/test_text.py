@@ -9,6 +9,7 @@ from redline.numerics import Numerics
 from redline.report.display import Display, displaying
 from redline.report.language import speaking
 from redline.report.terminal import width_of
+from redline.report.tune.progress_sentences import told_line
 from redline.report.tune.text import render
 from redline.trials.trial_result import Timed
 from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung, TuneResult
@@ -264,3 +265,12 @@ def test_numbers_that_do_not_hold_are_never_called_right() -> None:
     wrong = replace(RUNGS[0], numbers=numbers(Numerics.SEMANTICS, first="head.weight"))
     text = render(replace(FASTER, ladder=Ladder(rungs=(wrong,), rejected=(), whole=trial(-0.3))))
     assert "The numbers are wrong" in text.replace("\n           ", " ")
+
+
+def test_levers_that_are_proven_together_alone_are_one_rung() -> None:
+    both = replace(rung("fused", -0.15, finding="RL-H08"), others=(candidate("workers=2", "RL-D01"),))
+    result = _with(FASTER, rungs=(both,))
+    text = render(result)
+    assert "with 2 levers" in text.replace("\n           ", " ")
+    assert "1 fused + workers=2" in text
+    assert told_line(both).startswith("kept fused + workers=2: 15")

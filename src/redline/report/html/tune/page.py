@@ -77,12 +77,16 @@ def _lines(lever: PastedLever) -> Markup | str:
 
 def _rung_details(rung: Rung) -> LeverDetails:
     return LeverDetails(
-        name=rung.candidate.name, title=_page_title(rung.candidate), said=tuple(filter(None, _rung_said(rung)))
+        name=rung.name,
+        title=listed(_page_title(candidate) for candidate in rung.candidates),
+        said=tuple(filter(None, _rung_said(rung))),
     )
 
 
 def _rung_said(rung: Rung) -> Iterator[str]:
-    yield _suggested(rung.candidate)
+    yield from map(_suggested, rung.candidates)
+    if rung.others:
+        yield _("Each of them was undecided by itself; which of them it is that gains is not known.")
     if rung.trial:
         yield from (f"{outcome.lever}: {outcome.what}" for outcome in rung.trial.levers if outcome.took)
     yield from everything(rung.trial, rung.numbers)
