@@ -5,6 +5,7 @@ here: whether it was transfer or waiting takes the other ranks to tell.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from redline.analysis.accounts import IDLE, Account
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.findings.registry import rules_for
-from redline.findings.rule import Rule
+from redline.findings.rule import Rule, RuleMatch
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import TimelineOrigin
 
@@ -20,17 +21,41 @@ COMPUTE = "compute"
 
 
 def match_rules(analysis: RankAnalysis) -> tuple[RankMatch, ...]:
-    return matches_of(analysis, rules_for(predicted=analysis.timeline.origin is TimelineOrigin.PREDICTED))
+    return matches_of(analysis, rules_of(analysis))
+
+
+def rules_of(analysis: RankAnalysis) -> Sequence[Rule]:
+    """Those that hold for such a timeline."""
+    return rules_for(predicted=analysis.timeline.origin is TimelineOrigin.PREDICTED)
 
 
 def matches_of(analysis: RankAnalysis, rules: Sequence[Rule]) -> tuple[RankMatch, ...]:
+    return claimed_in_order(analysis, matched_rules(analysis, rules))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchedRule:
+    """A rule that matches, and all that it claims, whoever else claims it."""
+
+    rule: Rule
+    matched: RuleMatch
+    whole: Intervals
+
+
+def matched_rules(analysis: RankAnalysis, rules: Sequence[Rule]) -> tuple[MatchedRule, ...]:
+    pairs = ((rule, rule.match(analysis) if rule.match is not None else None) for rule in rules)
+    return tuple(
+        MatchedRule(rule=rule, matched=matched, whole=matched.claim & analysis.in_steps)
+        for rule, matched in pairs
+        if matched is not None
+    )
+
+
+def claimed_in_order(analysis: RankAnalysis, found: Sequence[MatchedRule]) -> tuple[RankMatch, ...]:
     claimed = analysis.activity.communicating
     matches = []
-    for rule in rules:
-        matched = rule.match(analysis) if rule.match is not None else None
-        if matched is None:
-            continue
-        whole = matched.claim & analysis.in_steps
+    for one in found:
+        rule, matched, whole = one.rule, one.matched, one.whole
         alone = whole - analysis.activity.communicating
         # What is too little to be said must not be missing where another rule says it.
         is_said = alone.length_ns >= rule.least_share * analysis.steps_ns

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from redline.analysis.job.digests import work_on_ranks
 from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.exposed import time_of
 from redline.findings.finding import Finding, Findings, GainForecast
+from redline.findings.kept_ranks import KeptRank, RankKeeper
+from redline.findings.match import matched_rules
 from redline.findings.path_parts import PathLabels, labels_of, parts_of
 from redline.findings.registry import RULES
 from redline.findings.replayed import CriticalPathParts, ReplayedJob, ReplayedScenario
@@ -20,12 +23,12 @@ from redline.progress import Progress, silent
 from redline.ranks.read_files import JobOptions
 from redline.replay.changes import Change, Scenario, SpanChange
 from redline.replay.critical_path import critical_path_of
-from redline.replay.forecast import Forecast, JobReplay, RankReplay, rank_replay
-from redline.replay.what_changes import RankChanges
+from redline.replay.forecast import Forecast, JobReplay, RankReplay, ScenarioReplay, rank_replay
 from redline.timeline.intervals import Intervals
+from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 
-MOST_RANKS = 64  # that are replayed together
+MOST_RANKS = 1024  # that are replayed together
 _FIRST = 3  # fixes whose effect together is said
 _APART = 0.005  # of the step: ranks that differ by less are shown as one
 
@@ -52,25 +55,30 @@ class ReplayWork:
     job_changes: Mapping[str, tuple[Change, ...]]
 
     def __call__(self, place: int, analysis: RankAnalysis) -> OpenedRank:
-        timeline = analysis.timeline
+        rules = [_BY_CODE[code] for code in self.codes if code not in self.job_changes]
+        claims = {one.rule.code: one.whole for one in matched_rules(analysis, rules)}
+        return self.on_kept(place, KeptRank(analysis=analysis, claims=claims))
+
+    def on_kept(self, place: int, rank: KeptRank) -> OpenedRank:
+        analysis, timeline = rank.analysis, rank.analysis.timeline
         if timeline.rank != self.ranks[place]:  # told by the other ranks of the job
             analysis = replace(analysis, timeline=replace(timeline, rank=self.ranks[place]))
-        fixes = tuple(Scenario(name=code, changes=self._changes(code, place, analysis)) for code in self.codes)
+        fixes = tuple(
+            Scenario(name=code, changes=self._changes(code, place, analysis, rank.claims.get(code)))
+            for code in self.codes
+        )
         return OpenedRank(
             replay=rank_replay(analysis.timeline, (*self.asked, *fixes)),
             labels=labels_of(analysis),
         )
 
-    def _changes(self, code: str, place: int, analysis: RankAnalysis) -> tuple[Change, ...]:
-        rule = _BY_CODE[code]
+    def _changes(self, code: str, place: int, analysis: RankAnalysis, claim: Intervals | None) -> tuple[Change, ...]:
         if code in self.job_changes:
             return self.job_changes[code]
         exchanged = self.exchanged.get(code)
         gone = () if exchanged is None else transfer_gone(analysis, exchanged[place], self.waiting[place])
-        matched = rule.match(analysis) if rule.match is not None else None
-        claim = Intervals.empty() if matched is None else matched.claim & analysis.in_steps
-        if matched is not None and len(claim):
-            return _one_for_each((*rule.what_if(analysis, claim), *gone))
+        if claim is not None and len(claim):
+            return _one_for_each((*_BY_CODE[code].what_if(analysis, claim), *gone))
         return gone or (SpanChange(rank=self.ranks[place]),)
 
 
@@ -79,17 +87,20 @@ def replay_job(
     findings: Findings,
     asked: Sequence[Scenario],
     *,
+    kept: RankKeeper,
     files: Sequence[Path],
     machine: str | None,
     options: JobOptions,
     progress: Progress = silent,
 ) -> ReplayedJob:
-    """Opens the traces of the job again. Where that is not possible, it says so instead."""
+    """With the ranks that were kept; else it opens the traces again. Where that is not possible, it says so instead."""
     why_not = _why_not(diagnosis)
     if why_not:
         return ReplayedJob(declined=why_not, asked=_declined(asked, why_not, diagnosis))
     work = _work(diagnosis, findings, asked)
-    opened = work_on_ranks(diagnosis.ranks, files, machine, options, work, progress)
+    opened = {place: work.on_kept(place, rank) for place, rank in kept.kept(diagnosis.ranks).items()}
+    if len(opened) < len(diagnosis.ranks):
+        opened = work_on_ranks(diagnosis.ranks, files, machine, options, work, progress)
     if len(opened) < len(diagnosis.ranks):
         missing = len(diagnosis.ranks) - len(opened)
         why_not = f"a replay needs the traces of all ranks; those of {missing} are not at hand, only their digests"
@@ -124,7 +135,10 @@ def _why_not(diagnosis: Diagnosis) -> str:
     if diagnosis.predicted:
         return "a plan draws the host as a gap, so a replay of it tells no more than the plan"
     if len(diagnosis.ranks) > MOST_RANKS:
-        return f"more than {MOST_RANKS} ranks are not replayed together yet"
+        return (
+            f"the job has {len(diagnosis.ranks)} ranks, and at most {MOST_RANKS} are replayed together: "
+            "give the traces of fewer, such as some of each kind"
+        )
     return ""
 
 
@@ -190,15 +204,9 @@ class _Replaying:
         self.replay = JobReplay([rank.replay for rank in opened], self.scenarios)
 
     def replayed(self) -> ReplayedJob:
-        forecasts = self.replay.forecasts()
-        asked = tuple(
-            self._scenario(number, forecast, self.replay)
-            for number, forecast in enumerate(forecasts[: len(self.work.asked)])
-        )
-        fixes = {
-            code: self._plain(forecast)
-            for code, forecast in zip(self.work.codes, forecasts[len(self.work.asked) :], strict=True)
-        }
+        replays = self.replay.each()
+        asked = tuple(self._scenario(scenario) for scenario in islice(replays, len(self.work.asked)))
+        fixes = {code: self._plain(scenario.forecast) for code, scenario in zip(self.work.codes, replays, strict=True)}
         first = sorted(
             (code for code in fixes if self._gain_ns(fixes[code]) > 0), key=lambda c: -self._gain_ns(fixes[c])
         )
@@ -209,7 +217,7 @@ class _Replaying:
             unexplained=sum(of_rank.unexplained for of_rank in explained),
             rule_error=self.replay.error_by_rules,
             ranks=len(self.opened),
-            path=None if self.replay.declined else self._path(self.replay, None),
+            path=None if self.replay.declined else self._path(),
             asked=asked,
             fixes=fixes,
             first_fixes=tuple(first[:_FIRST]),
@@ -228,23 +236,22 @@ class _Replaying:
             declined=forecast.declined,
         )
 
-    def _scenario(self, number: int, forecast: Forecast, replay: JobReplay) -> ReplayedScenario:
+    def _scenario(self, scenario: ScenarioReplay) -> ReplayedScenario:
         """With what limits afterwards."""
-        plain = self._plain(forecast)
-        if forecast.declined:
+        plain = self._plain(scenario.forecast)
+        if scenario.forecast.declined:
             return plain
-        times_ns = replay.times_ns(number)
-        after = self._path(replay, number)
+        after = self._path(scenario)
         share = after.accounts[0].share if after.accounts else 0.0
-        return replace(plain, limit=after.limit, limit_share=share, ranks=tuple(self._ranks(replay, times_ns)))
+        return replace(plain, limit=after.limit, limit_share=share, ranks=tuple(self._ranks(scenario.times_ns)))
 
-    def _ranks(self, replay: JobReplay, times_ns: np.ndarray) -> Iterator[tuple[int, float, float]]:
+    def _ranks(self, times_ns: I64) -> Iterator[tuple[int, float, float]]:
         """Where the ranks differ."""
         rows = []
-        for rank, points in zip(self.opened, replay.job.step_points(), strict=True):
+        for rank, points in zip(self.opened, self.replay.job.step_points(), strict=True):
             before, after = (
                 float((times[points[:, 1]] - times[points[:, 0]]).mean()) if len(points) else 0.0
-                for times in (replay.job.time_ns, times_ns)
+                for times in (self.replay.job.time_ns, times_ns)
             )
             rows.append((rank.replay.graph.rank, before, after))
         gains = [before - after for _, before, after in rows]
@@ -253,26 +260,14 @@ class _Replaying:
 
     def _together(self, codes: Sequence[str]) -> ReplayedScenario:
         """The first fixes at once."""
-        numbers = [self.scenarios.index(scenario) for scenario in self.scenarios if scenario.name in codes]
-        ranks = [replace(rank.replay, changes=(_joined(rank.replay.changes, numbers),)) for rank in self.opened]
-        name = ", ".join(codes)
+        numbers = [number for number, scenario in enumerate(self.scenarios) if scenario.name in codes]
         changes = tuple(change for number in numbers for change in self.scenarios[number].changes)
-        replay = JobReplay(ranks, [Scenario(name=name, changes=changes)])
-        (forecast,) = replay.forecasts()
-        together = self._scenario(0, forecast, replay)
+        scenario = Scenario(name=", ".join(codes), changes=changes)
+        together = self._scenario(self.replay.together(scenario, numbers))
         most_ns = sum(self.alone_ns[code] for code in codes)
         return replace(together, after_ns=max(together.after_ns, self.step_ns - most_ns))
 
-    def _path(self, replay: JobReplay, number: int | None) -> CriticalPathParts:
+    def _path(self, scenario: ScenarioReplay | None = None) -> CriticalPathParts:
         """Of the steps as they were measured, or in a scenario."""
-        path = critical_path_of(replay, number)
-        return parts_of(path, replay.job, [rank.labels for rank in self.opened], self.steps)
-
-
-def _joined(changes: Sequence[RankChanges], numbers: Sequence[int]) -> RankChanges:
-    chosen = [changes[number] for number in numbers]
-    return RankChanges(
-        steps=tuple(step for of_one in chosen for step in of_one.steps),
-        matched=tuple(count for of_one in chosen for count in of_one.matched),
-        like_others=any(of_one.like_others for of_one in chosen),
-    )
+        path = critical_path_of(self.replay, scenario)
+        return parts_of(path, self.replay.job, [rank.labels for rank in self.opened], self.steps)

@@ -1,6 +1,7 @@
 """What the fix of a finding does to the time of a rank, as changes that can be replayed."""
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,8 +10,8 @@ from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.analysis.rank.waits import Cause
 from redline.replay.changes import Change, SpanChange, Target, TimeChange
 from redline.timeline.intervals import Intervals
-from redline.timeline.table import I64
-from redline.timeline.timeline import CALL_KINDS
+from redline.timeline.table import I64, grouped
+from redline.timeline.timeline import CALL_KINDS, Kind
 from redline.trace import schema
 
 WhatIf = Callable[[RankAnalysis, Intervals], tuple[Change, ...]]
@@ -44,14 +45,25 @@ def waiting_gone(*causes: Cause) -> WhatIf:
     """The host goes on instead of waiting for the device, and what is claimed of the device is gone."""
 
     def changes(analysis: RankAnalysis, claim: Intervals) -> tuple[Change, ...]:
-        rows, saved_ns = _saved(analysis, claim)
-        return (
-            SpanChange(
-                rank=analysis.timeline.rank, device_rows=rows, saved_ns=saved_ns, waits=_calls_of(analysis, causes)
-            ),
-        )
+        return (_waits_gone(analysis, claim, _calls_of(analysis, causes)),)
 
     return changes
+
+
+def synchronising_gone(analysis: RankAnalysis, claim: Intervals) -> tuple[Change, ...]:
+    """The program does not call for a synchronisation: the host neither waits nor takes the time of the call."""
+    calls = _calls_of(analysis, (Cause.SYNC,))
+    return (replace(_waits_gone(analysis, claim, calls), host=_time_of(analysis, calls)),)
+
+
+def reading_gone(analysis: RankAnalysis, claim: Intervals) -> tuple[Change, ...]:
+    """Numbers are not read: the host neither waits for them nor takes the time of the operators that read them."""
+    calls, spans = _calls_of(analysis, (Cause.READ,)), analysis.timeline.spans
+    readers = analysis.rows_named(schema.reads_scalar, Kind.OPERATOR)
+    begun_ns = np.sort(spans.start_ns[calls])
+    begun = np.searchsorted(begun_ns, spans.start_ns[readers]), np.searchsorted(begun_ns, spans.end_ns[readers])
+    readers = readers[begun[1] > begun[0]]  # the others read numbers that are on the host
+    return (replace(_waits_gone(analysis, claim, calls), host=_time_of(analysis, readers)),)
 
 
 def transfer_gone(analysis: RankAnalysis, claim: Intervals, waiting: Intervals) -> tuple[Change, ...]:
@@ -69,6 +81,20 @@ def transfer_gone(analysis: RankAnalysis, claim: Intervals, waiting: Intervals) 
     share = np.minimum(claimed_ns / np.maximum(exposed_ns, 1), 1.0)
     saved_ns = np.round((end_ns - start_ns) * share).astype(np.int64)
     return (SpanChange(rank=analysis.timeline.rank, device_rows=rows[saved_ns > 0], saved_ns=saved_ns[saved_ns > 0]),)
+
+
+def _waits_gone(analysis: RankAnalysis, claim: Intervals, calls: I64) -> SpanChange:
+    rows, saved_ns = _saved(analysis, claim)
+    return SpanChange(rank=analysis.timeline.rank, device_rows=rows, saved_ns=saved_ns, waits=calls)
+
+
+def _time_of(analysis: RankAnalysis, rows: I64) -> dict[int, Intervals]:
+    """When these spans ran, by thread."""
+    spans = analysis.timeline.spans
+    return {
+        lane: Intervals.union_of(spans.start_ns[rows[here]], spans.end_ns[rows[here]])
+        for lane, here in grouped(spans.lane[rows])
+    }
 
 
 def _calls_of(analysis: RankAnalysis, causes: Collection[Cause]) -> I64:

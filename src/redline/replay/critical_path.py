@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from redline.replay.edges import EdgeKind, EdgeList, Edges, joined_edges
-from redline.replay.forecast import JobReplay
+from redline.replay.forecast import JobReplay, ScenarioReplay
 from redline.replay.replay import plan_of, replayed
 from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE
@@ -34,12 +34,11 @@ class CriticalPath(Table):
         return {kind: int(sums[kind]) for kind in ordered if sums[kind]}
 
 
-def critical_path_of(replay: JobReplay, scenario: int | None = None) -> CriticalPath:
+def critical_path_of(replay: JobReplay, scenario: ScenarioReplay | None = None) -> CriticalPath:
     """Of the job as it was measured, or in one of its scenarios."""
     job = replay.job
-    measured = scenario is None
-    times_ns = job.time_ns if scenario is None else replay.times_ns(scenario)
-    delays_ns = job.edges.delay_ns if measured else replay.delays_ns(scenario or 0)
+    times_ns = job.time_ns if scenario is None else scenario.times_ns
+    delays_ns = job.edges.delay_ns if scenario is None else scenario.delays_ns
     deciding = _deciding_edges(job.edges, times_ns, delays_ns, len(job))
     rank_of_point = np.append(job.rank_of_point(), NONE)
     rank_of_point[rank_of_point >= len(job.graphs)] = NONE

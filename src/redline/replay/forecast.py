@@ -1,6 +1,6 @@
 """How long the steps of a job take in each scenario, all of them replayed at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,13 +12,12 @@ from redline.replay.edges import EdgeKind
 from redline.replay.job_graph import JobGraph, job_graph_of
 from redline.replay.like_others import delays_like_others
 from redline.replay.rank_graph import RankGraph, graph_of
-from redline.replay.replay import GONE_NS, ReplayPlan, plan_of, replayed
-from redline.replay.what_changes import GONE, RankChanges, changes_on
+from redline.replay.replay import GONE_NS, ReplayPlan, plan_of, replayed, scenarios_at_once
+from redline.replay.what_changes import GONE, RankChanges, changes_on, joined_changes
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import Timeline
 
 Floats = npt.NDArray[np.float64]
-_AT_ONCE = 64
 MOST_ERROR = 0.1  # of the steps when replayed by rules alone; beyond it the graph does not explain them
 MOST_UNEXPLAINED = 0.1  # share of device starts that nothing explains
 
@@ -53,14 +52,18 @@ class Forecast:
         return self.gain_ns / max(self.measured_total_ns, 1)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScenarioReplay:
+    """A scenario that was replayed. Where it is declined, everything is as it was measured."""
+
+    forecast: Forecast
+    times_ns: I64  # of each point of the job
+    delays_ns: I64  # of each edge
+
+
 def rank_replay(timeline: Timeline, scenarios: Sequence[Scenario] = ()) -> RankReplay:
     graph = graph_of(timeline)
     return RankReplay(graph=graph, changes=changes_on(timeline, graph, scenarios))
-
-
-def forecasts(ranks: Sequence[RankReplay], scenarios: Sequence[Scenario]) -> tuple[Forecast, ...]:
-    """One for each scenario. The ranks are those of one job, in order, each with the changes of these scenarios."""
-    return JobReplay(ranks, scenarios).forecasts()
 
 
 class JobReplay:
@@ -78,8 +81,8 @@ class JobReplay:
     def error_by_rules(self) -> float:
         """How far off the steps are when replayed by the rules of the trace alone, as a share of them."""
         times_ns = replayed(self.job.edges, self.plan, self.job.by_rule_ns[:, None], 0)[:, 0]
-        measured_ns = self._total_ns(self.job.time_ns)
-        return (self._total_ns(times_ns) - measured_ns) / max(measured_ns, 1)
+        (_, total_ns), (_, measured_ns) = self._steps_ns(times_ns), self._measured_ns
+        return (total_ns - measured_ns) / max(measured_ns, 1)
 
     @cached_property
     def declined(self) -> str:
@@ -87,7 +90,10 @@ class JobReplay:
         starts = sum(rank.graph.explained.starts for rank in self._ranks)
         unexplained = sum(rank.graph.explained.unexplained for rank in self._ranks)
         if unexplained > MOST_UNEXPLAINED * starts:
-            return f"nothing in the trace explains when {unexplained:,} of {starts:,} pieces of device work began"
+            return (
+                f"{unexplained:,} of {starts:,} pieces of device work began when nothing that the trace records "
+                "explains it"
+            )
         if abs(self.error_by_rules) > MOST_ERROR:
             return (
                 "the recorded dependencies do not explain the steps: replayed by them alone, these take "
@@ -96,67 +102,81 @@ class JobReplay:
         return ""
 
     def forecasts(self) -> tuple[Forecast, ...]:
-        made: list[Forecast] = []
-        for first in range(0, len(self.scenarios), _AT_ONCE):
-            made += self._of_some(range(first, min(first + _AT_ONCE, len(self.scenarios))))
-        return tuple(made)
+        return tuple(replay.forecast for replay in self.each())
+
+    def each(self) -> Iterator[ScenarioReplay]:
+        """Every scenario in turn, each replayed once. As many as are replayed side by side are held at a time."""
+        at_once = scenarios_at_once(self.job.edges)
+        changes = [[rank.changes[number] for rank in self._ranks] for number in range(len(self.scenarios))]
+        for first in range(0, len(self.scenarios), at_once):
+            some = slice(first, first + at_once)
+            yield from self._side_by_side(self.scenarios[some], changes[some])
+
+    def together(self, scenario: Scenario, numbers: Sequence[int]) -> ScenarioReplay:
+        """One that makes the changes of several of the scenarios, in the same graph."""
+        changes = [joined_changes([rank.changes[number] for number in numbers]) for rank in self._ranks]
+        (replay,) = self._side_by_side([scenario], [changes])
+        return replay
 
     def times_ns(self, scenario: int) -> I64:
         """When each point of the job comes in a scenario."""
-        return replayed(self.job.edges, self.plan, self.delays_ns(scenario)[:, None], 0)[:, 0]
+        delays_ns = self._delays_ns([rank.changes[scenario] for rank in self._ranks])
+        return replayed(self.job.edges, self.plan, delays_ns[:, None], 0)[:, 0]
 
-    def _of_some(self, numbers: range) -> list[Forecast]:
-        refused = {number: why for number in numbers if (why := self.declined or self._nothing_to_change(number))}
-        open_numbers = [number for number in numbers if number not in refused]
-        times_ns = np.empty((len(self.job), 0), np.int64)
-        if open_numbers:
-            delays_ns = np.stack([self.delays_ns(number) for number in open_numbers], axis=1)
-            times_ns = replayed(self.job.edges, self.plan, delays_ns, 0)
-        column = {number: place for place, number in enumerate(open_numbers)}
-        return [
-            self._forecast(
-                number,
-                times_ns[:, column[number]] if number in column else self.job.time_ns,
-                refused.get(number, ""),
-            )
-            for number in numbers
-        ]
+    def _side_by_side(
+        self, scenarios: Sequence[Scenario], changes: Sequence[Sequence[RankChanges]]
+    ) -> Iterator[ScenarioReplay]:
+        """Of each scenario its changes on every rank."""
+        pairs = list(zip(scenarios, changes, strict=True))
+        refused = [self.declined or self._nothing_to_change(*pair) for pair in pairs]
+        edges = self.job.edges
+        replayed_ones = [of_ranks for of_ranks, why in zip(changes, refused, strict=True) if not why]
+        delays_ns = np.empty((len(edges), len(replayed_ones)), np.int64)
+        for place, of_ranks in enumerate(replayed_ones):
+            delays_ns[:, place] = self._delays_ns(of_ranks)
+        times_ns = replayed(edges, self.plan, delays_ns, 0) if replayed_ones else delays_ns
+        columns = zip(times_ns.T, delays_ns.T, strict=True)
+        for (scenario, of_ranks), why in zip(pairs, refused, strict=True):
+            of_times_ns, of_delays_ns = (self.job.time_ns, edges.delay_ns) if why else next(columns)
+            yield self._scenario_replay(scenario, of_ranks, of_times_ns, of_delays_ns, why)
 
-    def _forecast(self, number: int, times_ns: I64, declined: str) -> Forecast:
-        return Forecast(
-            scenario=self.scenarios[number],
-            step_ns=self._steps_ns(times_ns),
-            total_ns=self._total_ns(times_ns),
-            measured_step_ns=self._steps_ns(self.job.time_ns),
-            measured_total_ns=self._total_ns(self.job.time_ns),
-            matched=sum(sum(rank.changes[number].matched) for rank in self._ranks),
+    def _scenario_replay(
+        self, scenario: Scenario, changes: Sequence[RankChanges], times_ns: I64, delays_ns: I64, declined: str = ""
+    ) -> ScenarioReplay:
+        step_ns, total_ns = self._steps_ns(times_ns)
+        measured_step_ns, measured_total_ns = self._measured_ns
+        forecast = Forecast(
+            scenario=scenario,
+            step_ns=step_ns,
+            total_ns=total_ns,
+            measured_step_ns=measured_step_ns,
+            measured_total_ns=measured_total_ns,
+            matched=sum(sum(of_rank.matched) for of_rank in changes),
             declined=declined,
         )
+        return ScenarioReplay(forecast=forecast, times_ns=times_ns, delays_ns=delays_ns)
 
-    def _nothing_to_change(self, number: int) -> str:
+    def _nothing_to_change(self, scenario: Scenario, changes: Sequence[RankChanges]) -> str:
         """Which change of a scenario applies to nothing, or ""."""
-        scenario = self.scenarios[number]
         for place, change in enumerate(scenario.changes):
-            matched = sum(rank.changes[number].matched[place] for rank in self._ranks)
-            if not matched:
+            if not any(of_rank.matched[place] for of_rank in changes):
                 return f"nothing in the trace is changed by {_named(change)}"
-            if isinstance(change, TimeChange) and change.like_others and len(self._ranks) < 2:
+            if isinstance(change, TimeChange) and change.like_others and len(changes) < 2:
                 return "there are no other ranks, of which the median could be taken"
         return ""
 
     # --- delays ---
 
-    def delays_ns(self, number: int) -> I64:
-        """Of each edge in a scenario."""
+    def _delays_ns(self, changes: Sequence[RankChanges]) -> I64:
+        """Of each edge with these changes on each rank."""
         measured_ns = self.job.edges.delay_ns
         delays_ns = measured_ns.astype(np.float64)
-        alike = [index for index, rank in enumerate(self._ranks) if rank.changes[number].like_others]
+        alike = [index for index, of_rank in enumerate(changes) if of_rank.like_others]
         if alike:
             delays_ns = delays_like_others(self.job, alike)
-        late = np.array([rank.changes[number].late_start for rank in self._ranks])
-        delays_ns[self.job.begin_edge] *= late
-        for rank, places in zip(self._ranks, self.job.place_of_edge, strict=True):
-            for change in rank.changes[number].steps:
+        delays_ns[self.job.begin_edge] *= np.array([of_rank.late_start for of_rank in changes])
+        for of_rank, places in zip(changes, self.job.place_of_edge, strict=True):
+            for change in of_rank.steps:
                 edges = places[change.edge]
                 kept_ns = np.minimum(change.kept_ns, np.maximum(measured_ns[edges], 0))
                 ratio = _ratio(measured_ns[edges], kept_ns, change.factor)
@@ -166,36 +186,47 @@ class JobReplay:
 
     def _share_transfers(self, delays_ns: Floats) -> None:
         """What changes a rank's own time in an exchange changes the transfer after the last has come as well."""
-        edges = self.job.edges
-        heads = edges.head
-        first_meeting = int(self.job.first_point[-1])
-        own = np.flatnonzero((edges.kind == EdgeKind.TRANSFER) & (edges.tail < first_meeting))
-        shared = np.flatnonzero((edges.kind == EdgeKind.TRANSFER) & (edges.tail >= first_meeting))
+        own, shared = self._transfers
         if not len(shared):
             return
+        heads = self.job.edges.head
         ratio = np.ones(len(self.job))
-        measured_ns = np.maximum(edges.delay_ns[own], 1)
+        measured_ns = np.maximum(self.job.edges.delay_ns[own], 1)
         ratio[heads[own]] = np.clip(delays_ns[own], 0, None) / measured_ns
         delays_ns[shared] *= ratio[heads[shared]]
 
+    @cached_property
+    def _transfers(self) -> tuple[I64, I64]:
+        """Edges of a rank's own time in an exchange, and those from when the last rank had come."""
+        edges = self.job.edges
+        transfers = np.flatnonzero(edges.kind == EdgeKind.TRANSFER)
+        is_own = edges.tail[transfers] < int(self.job.first_point[-1])
+        return transfers[is_own], transfers[~is_own]
+
     # --- steps ---
 
-    def _steps_ns(self, times_ns: I64) -> I64:
-        starts, ends, _ = self.borders(times_ns)
-        return ends - starts
+    @cached_property
+    def _measured_ns(self) -> tuple[I64, int]:
+        return self._steps_ns(self.job.time_ns)
 
-    def _total_ns(self, times_ns: I64) -> int:
+    def _steps_ns(self, times_ns: I64) -> tuple[I64, int]:
+        """How long each step takes, and all of them."""
         starts, ends, _ = self.borders(times_ns)
-        return int(ends.max() - starts.min()) if len(starts) else 0
+        return ends - starts, int(ends.max() - starts.min()) if len(starts) else 0
 
     def borders(self, times_ns: I64) -> tuple[I64, I64, I64]:
         """Of each step that all ranks have: when the first rank begins it, when the last ends it, and that point."""
+        points = self._step_points
+        ends_ns = times_ns[points[:, :, 1]]
+        last = points[ends_ns.argmax(axis=0), np.arange(points.shape[1]), 1]
+        return times_ns[points[:, :, 0]].min(axis=0), ends_ns.max(axis=0), last
+
+    @cached_property
+    def _step_points(self) -> I64:
+        """[rank, step, 2], of the steps that all ranks have."""
         steps = self.job.step_points()
         number = min(map(len, steps))
-        points = np.stack([of_rank[:number] for of_rank in steps])
-        ends_ns = times_ns[points[:, :, 1]]
-        last = points[ends_ns.argmax(axis=0), np.arange(number), 1]
-        return times_ns[points[:, :, 0]].min(axis=0), ends_ns.max(axis=0), last
+        return np.stack([of_rank[:number] for of_rank in steps])
 
 
 def _ratio(measured_ns: I64, kept_ns: I64, factor: Column) -> Floats:

@@ -7,6 +7,7 @@ new level; all chains of a level are done together.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE
 
 GONE_NS = -(1 << 52)  # the delay of an edge that no longer holds anything up
-_MOST_CELLS = 1 << 23  # delays, of all edges and of the scenarios that are replayed at once
+_MOST_AT_ONCE = 64
+_MOST_CELLS = 10_000_000  # delays, of all edges and of the scenarios that are replayed at once
 _LIMIT = 1 << 61
 _ALONG = (EdgeKind.HOST, EdgeKind.RETURN, EdgeKind.STREAM, EdgeKind.DEVICE, EdgeKind.TRANSFER)
 """Edges that chains are made of, the likeliest first. None of them is ever gone."""
@@ -27,12 +29,16 @@ class ReplayPlan:
 
     points: I64  # by level, and in each by chain
     firsts: tuple[int, ...]  # where each level begins in `points`, and the end
+    chains: tuple[int, ...]  # of each level
+    chain: I64  # of each of `points`, counted in its level
     begins: Column  # whether each of `points` is the first of its chain in its level
     along: I64  # the edge to each of `points` from the one before it; NONE where `begins`
     cross: I64  # edges that lead from level to level, by level and head
     cross_firsts: tuple[int, ...]  # where each level begins in `cross`, and the end
     tail_place: I64  # of each of `cross`: the place of its tail in `points`
-    head_place: I64
+    heads: I64  # where these edges lead to, each once: places in its level
+    heads_firsts: tuple[int, ...]  # where each level begins in `heads`, and the end
+    first_to_head: I64  # of each of `heads` the first edge that leads there: its place among those of the level
 
 
 def plan_of(edges: Edges, points: int) -> ReplayPlan:
@@ -50,15 +56,26 @@ def plan_of(edges: Edges, points: int) -> ReplayPlan:
     cross = np.flatnonzero(~is_along)
     cross = cross[np.argsort(place[edges.head[cross]], kind="stable")]
     levels = np.arange(int(level.max(initial=0)) + 2)
+    firsts = np.searchsorted(level[order], levels)
+    cross_firsts = np.searchsorted(level[edges.head[cross]], levels)
+    head_place = place[edges.head[cross]]
+    begins_head = np.flatnonzero(np.append(True, head_place[1:] != head_place[:-1])[: len(cross)])
+    head_level = level[edges.head[cross[begins_head]]]
+    begins = begins_piece[order]
+    begun = np.append(0, np.cumsum(begins))[firsts]
     return ReplayPlan(
         points=order,
-        firsts=tuple(np.searchsorted(level[order], levels).tolist()),
-        begins=begins_piece[order],
+        firsts=tuple(firsts.tolist()),
+        chains=tuple(np.diff(begun).tolist()),
+        chain=np.cumsum(begins) - 1 - begun[level[order]],
+        begins=begins,
         along=along[order],
         cross=cross,
-        cross_firsts=tuple(np.searchsorted(level[edges.head[cross]], levels).tolist()),
+        cross_firsts=tuple(cross_firsts.tolist()),
         tail_place=place[edges.tail[cross]],
-        head_place=place[edges.head[cross]],
+        heads=head_place[begins_head] - firsts[head_level],
+        heads_firsts=tuple(np.searchsorted(head_level, levels).tolist()),
+        first_to_head=begins_head - cross_firsts[head_level],
     )
 
 
@@ -119,70 +136,67 @@ def _levels(edges: Edges, points: int, chain_edge: I64) -> I64:
     return np.array(level, np.int64)
 
 
+def scenarios_at_once(edges: Edges) -> int:
+    """How many are replayed side by side: what they take is bounded, however large the graph is."""
+    return max(1, min(_MOST_AT_ONCE, _MOST_CELLS // max(len(edges), 1)))
+
+
 def replayed(edges: Edges, plan: ReplayPlan, delays_ns: I64, begin_ns: int) -> I64:
     """[point, scenario]: when each point comes with these delays, [edge, scenario]. What has nothing left to wait for
     comes at the beginning."""
-    scenarios = delays_ns.shape[1]
-    if not len(edges):
-        return np.full((len(plan.points), scenarios), begin_ns, np.int64)
-    times_ns = np.empty((len(plan.points), scenarios), np.int64)
-    at_once = max(1, _MOST_CELLS // max(len(edges), 1))
-    for low in range(0, scenarios, at_once):
-        some = slice(low, min(low + at_once, scenarios))
-        times_ns[plan.points, some] = _in_plan_order(plan, delays_ns[:, some], begin_ns)
+    times_ns = np.full((len(plan.points), delays_ns.shape[1]), begin_ns, np.int64)
+    if len(edges):
+        times_ns[plan.points] = _in_plan_order(plan, delays_ns, begin_ns)
     return times_ns
 
 
 def _in_plan_order(plan: ReplayPlan, delays_ns: I64, begin_ns: int) -> I64:
-    along_ns = np.where((plan.along == NONE)[:, None], 0, delays_ns[plan.along])
+    """Level by level. There may be thousands, with a few points each, so that none may take more than a handful of
+    calls."""
+    sums_ns, farthest_ns = _sums_along(plan, delays_ns)
+    farthest_ns += abs(begin_ns) + 1
     cross_ns = delays_ns[plan.cross]
-    times_ns = np.full((len(plan.points), delays_ns.shape[1]), begin_ns, np.int64)
-    farthest_ns = int(np.abs(along_ns).sum(axis=0).max(initial=0)) + abs(begin_ns) + 1
-    for level in range(len(plan.firsts) - 1):
-        low, high = plan.firsts[level], plan.firsts[level + 1]
-        arrivals_ns = _arrivals(plan, cross_ns, times_ns, level)
-        begins = plan.begins[low:high]
-        if begins.all():
-            times_ns[low:high] = np.maximum(arrivals_ns, begin_ns)
-            continue
-        arrivals_ns[begins] = np.maximum(arrivals_ns[begins], begin_ns)
-        farthest_ns = max(farthest_ns, int(arrivals_ns.max()))
-        for piece in _pieces(begins, farthest_ns):
-            here = slice(low + piece.start, low + piece.stop)
-            times_ns[here] = _along(arrivals_ns[piece], along_ns[here], begins[piece], farthest_ns)
+    times_ns = np.empty(sums_ns.shape, np.int64)
+    times_ns[:] = np.where(plan.begins, begin_ns, GONE_NS)[:, None]
+    levels = zip(pairwise(plan.firsts), pairwise(plan.cross_firsts), pairwise(plan.heads_firsts), strict=True)
+    for chains, ((low, high), (first, last), (head, after)) in zip(plan.chains, levels, strict=True):
+        level_ns = times_ns[low:high]
+        if last > first:
+            ready_ns = times_ns.take(plan.tail_place[first:last], axis=0)
+            ready_ns += cross_ns[first:last]
+            heads = plan.heads[head:after]
+            if last - first > after - head:
+                ready_ns = np.maximum.reduceat(ready_ns, plan.first_to_head[head:after])
+            level_ns[heads] = np.maximum(level_ns.take(heads, axis=0), ready_ns)
+        if chains == 1:
+            _go_along(level_ns, sums_ns[low:high])
+        elif chains < high - low:
+            farthest_ns = max(farthest_ns, int(level_ns.max()))
+            chain = plan.chain[low:high]
+            for here in _pieces(chain, chains, farthest_ns):
+                apart_ns = (chain[here] - chain[here.start]) * (4 * farthest_ns)
+                _go_along(level_ns[here], sums_ns[low:high][here] - apart_ns[:, None])
     return times_ns
 
 
-def _arrivals(plan: ReplayPlan, cross_ns: I64, times_ns: I64, level: int) -> I64:
-    """When each point of a level could come for what it waits for in levels before."""
-    low, high = plan.firsts[level], plan.firsts[level + 1]
-    first, last = plan.cross_firsts[level], plan.cross_firsts[level + 1]
-    arrivals_ns = np.full((high - low, times_ns.shape[1]), GONE_NS)
-    if first == last:
-        return arrivals_ns
-    heads = plan.head_place[first:last]
-    ready_ns = times_ns[plan.tail_place[first:last]] + cross_ns[first:last]
-    begin = np.flatnonzero(np.append(True, heads[1:] != heads[:-1]))
-    arrivals_ns[heads[begin] - low] = np.maximum.reduceat(ready_ns, begin)
-    return arrivals_ns
+def _sums_along(plan: ReplayPlan, delays_ns: I64) -> tuple[I64, int]:
+    """Sums of the delays along chains, of all chains one behind the other, and what is no less than any of them."""
+    along_ns = delays_ns[plan.along]
+    along_ns[plan.begins] = 0
+    most_ns = int(np.abs(along_ns).sum(axis=0).max(initial=0))
+    return np.cumsum(along_ns, axis=0, out=along_ns), most_ns
 
 
-def _pieces(begins: Column, farthest_ns: int) -> Iterator[slice]:
+def _pieces(chain: I64, chains: int, farthest_ns: int) -> Iterator[slice]:
     """Whole chains, as many at once as can be kept apart in 64 bits."""
     most = max(1, _LIMIT // (8 * farthest_ns))
-    firsts = np.flatnonzero(begins)[::most].tolist()
-    for first, last in zip(firsts, [*firsts[1:], len(begins)], strict=True):
-        yield slice(first, last)
+    borders = np.searchsorted(chain, np.arange(0, chains, most)).tolist()
+    yield from map(slice, borders, [*borders[1:], len(chain)])
 
 
-def _along(arrivals_ns: I64, along_ns: I64, begins: Column, farthest_ns: int) -> I64:
-    """Times along chains that stand one behind the other, each far above the one before it."""
-    sums_ns = np.cumsum(along_ns, axis=0)
-    chain = np.cumsum(begins) - 1
-    apart_ns = (chain * (4 * farthest_ns))[:, None]
-    times_ns = arrivals_ns - sums_ns
-    times_ns += apart_ns
+def _go_along(times_ns: I64, sums_ns: I64) -> None:
+    """From when points could come for what is beside their chains to when they come. Chains that stand one behind the
+    other are each far above the one before it."""
+    times_ns -= sums_ns
     np.maximum.accumulate(times_ns, axis=0, out=times_ns)
     times_ns += sums_ns
-    times_ns -= apart_ns
-    return times_ns

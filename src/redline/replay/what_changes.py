@@ -45,6 +45,15 @@ class RankChanges:
     late_start: float = 1.0  # what becomes of the time after which the rank begins later than the first
 
 
+def joined_changes(changes: Sequence[RankChanges]) -> RankChanges:
+    """What several scenarios do to a rank, one after the other."""
+    return RankChanges(
+        steps=tuple(step for of_one in changes for step in of_one.steps),
+        matched=tuple(count for of_one in changes for count in of_one.matched),
+        like_others=any(of_one.like_others for of_one in changes),
+    )
+
+
 def changes_on(timeline: Timeline, graph: RankGraph, scenarios: Sequence[Scenario]) -> tuple[RankChanges, ...]:
     finding = _Finding(timeline, graph)
     return tuple(finding.of_scenario(scenario) for scenario in scenarios)

@@ -8,6 +8,7 @@ from redline.analysis.job.combine import Diagnosis, combine
 from redline.analysis.job.digests import analysis_again, digest_job
 from redline.analysis.job.first_screen import outline_of
 from redline.analysis.job.typical_rank import typical_place
+from redline.analysis.rank.digest import RuleMatcher
 from redline.analysis.rank.digest_file import is_digest
 from redline.errors import InputError, UsageError
 from redline.findings.aggregate import findings_of, with_forecasts
@@ -26,6 +27,7 @@ from redline.trace.schema import batch_sizes_of
 
 if TYPE_CHECKING:
     from redline.analysis.rank.step_view import StepView
+    from redline.findings.kept_ranks import RankKeeper
     from redline.replay.changes import Scenario
 
 
@@ -46,13 +48,14 @@ def diagnose(
     `client` is the file that `vllm bench serve --save-detailed` wrote, of the load of a server that was run.
     `draw_step` opens the trace of one rank again, the one most like the job, to draw a usual step of it.
     `what_if` is a scenario such as "kernels(gemm)/2", or several: the steps are replayed with each. `forecast` replays
-    them with the cause of each finding gone, as `what_if` does too; both open all traces again.
+    them with the cause of each finding gone, as `what_if` does too; both open the traces of a large job again.
     """
     options = options or JobOptions()
     asked = _scenarios(what_if)
     files = find_traces(paths, digests=True)
     _refuse_for_digests(files, {"machine": machine, "step_regex": options.reading.step_regex, "model": options.model})
-    diagnosis, failures = _combined(files, machine, options, progress)
+    kept = _keeper() if asked or forecast else None
+    diagnosis, failures = _combined(files, machine, options, progress, kept or match_rules)
     if options.model is not None:
         _refuse_unused_model(diagnosis, options.model)
     outline = outline_of(diagnosis)
@@ -60,12 +63,13 @@ def diagnose(
     slowdown = captured.recording_slowdown if captured is not None else 1.0
     findings = findings_of(diagnosis, outline, slowdown=slowdown)
     replayed = None
-    if asked or forecast:
+    if kept is not None:
         from redline.findings.replay_job import forecasts_of, replay_job  # of no use to others
 
         replayed = replay_job(
-            diagnosis, findings, asked, files=files, machine=machine, options=options, progress=progress
+            diagnosis, findings, asked, kept=kept, files=files, machine=machine, options=options, progress=progress
         )
+        del kept  # as large as the traces
         forecasts = forecasts_of(findings, replayed, slowdown)
         findings = with_forecasts(findings, forecasts, diagnosis, outline)
     view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
@@ -95,11 +99,17 @@ def _scenarios(what_if: str | Sequence[str]) -> "tuple[Scenario, ...]":
         raise UsageError(f"diagnose: `what_if=...`: {error}") from error
 
 
+def _keeper() -> "RankKeeper":
+    from redline.findings.kept_ranks import RankKeeper  # of no use to others
+
+    return RankKeeper()
+
+
 def _combined(
-    files: Sequence[Path], machine: str | None, options: JobOptions, progress: Progress
+    files: Sequence[Path], machine: str | None, options: JobOptions, progress: Progress, match: RuleMatcher
 ) -> tuple[Diagnosis, tuple[Failure, ...]]:
     """On return nothing is left of the digests but what the diagnosis has of them."""
-    digested = digest_job(files, machine, options, progress, match_rules, check_matches)
+    digested = digest_job(files, machine, options, progress, match, check_matches)
     progress(ProgressStage.COMBINE, 0, 0)
     return combine(digested.digests), digested.failures
 

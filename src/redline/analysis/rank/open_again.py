@@ -27,6 +27,11 @@ class RankKey:
     def of(cls, digest: Digest) -> "RankKey":
         return cls(source=digest.origin.source, zero_ns=digest.zero_ns, window_ns=digest.window_ns)
 
+    @classmethod
+    def of_analysis(cls, analysis: RankAnalysis) -> "RankKey":
+        timeline = analysis.timeline
+        return cls(source=timeline.source.name, zero_ns=timeline.zero_ns, window_ns=analysis.activity.window_ns)
+
     def is_from(self, path: Path) -> bool:
         return self.source == str(path) or self.source.startswith(f"{path}!")
 

@@ -13,7 +13,10 @@ _SAME = 0.005  # of the step: less apart is shown as one number
 
 REASONS = (
     marked("a plan draws the host as a gap, so a replay of it tells no more than the plan"),
-    marked("more than {most} ranks are not replayed together yet"),
+    marked(
+        "the job has {ranks} ranks, and at most {most} are replayed together: "
+        "give the traces of fewer, such as some of each kind"
+    ),
     marked("a replay needs the traces of all ranks; those of {missing} are not at hand, only their digests"),
     marked("it was not replayed"),
     marked("nothing that the replay can change"),

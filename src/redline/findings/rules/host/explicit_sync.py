@@ -10,7 +10,7 @@ from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
-from redline.findings.what_if import waiting_gone
+from redline.findings.what_if import synchronising_gone
 from redline.numerics import Numerics
 from redline.timeline.timeline import NONE
 
@@ -59,7 +59,7 @@ RULE = Rule(
     grade=Grade.DOCUMENTED,
     match=match,
     explain=explain,
-    what_if=waiting_gone(Cause.SYNC),
+    what_if=synchronising_gone,
     figures=("syncs", "blocked_ns"),
     names=("call",),
     is_indirect=True,

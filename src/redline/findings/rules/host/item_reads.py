@@ -10,7 +10,7 @@ from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.small_copies import SMALL_BYTES
-from redline.findings.what_if import waiting_gone
+from redline.findings.what_if import reading_gone
 from redline.numerics import Numerics
 from redline.trace.steps import ENGINE_ANCHOR
 
@@ -53,7 +53,7 @@ RULE = Rule(
     grade=Grade.MEASURED,
     match=match,
     explain=explain,
-    what_if=waiting_gone(Cause.READ),
+    what_if=reading_gone,
     figures=("reads", "blocked_ns"),
     names=("operator",),
     is_indirect=True,  # a read takes the host's lead; what the device then waits for may be a pause or the loader

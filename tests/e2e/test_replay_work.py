@@ -1,0 +1,114 @@
+"""What a replay costs, as work that is counted: traces opened, rules matched, ranks joined, scenarios replayed."""
+
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import redline
+from redline.analysis.rank import file_digests
+from redline.analysis.rank.digest_cache import kept_digests
+from redline.findings import kept_ranks, match, replay_job
+from redline.findings.kept_ranks import RankKeeper
+from redline.ranks.read_files import JobOptions
+from redline.replay import forecast
+from redline.report.diagnose.json import as_record
+from redline.report.language import speaking
+from redline.testing.jobspec import Straggler
+from redline.testing.synthetic import Faults, JobSpec, write_job
+from redline.trace.reader import ReadOptions
+
+RANKS = 2
+READING = JobOptions(jobs=1, use_cache=False)
+ASKED = ["loader=0", "kernels/2", "host/2", "rank 1 like the others"]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With several findings, so that the first of them are replayed together as well."""
+    folder = tmp_path_factory.mktemp("job")
+    faults = Faults(item_reads=6, small_copies=6)
+    straggler = Straggler(rank=1, extra_us=2_000, where="input")
+    write_job(JobSpec(ranks=RANKS, steps=3, layers=3, faults=faults, stragglers=(straggler,)), folder)
+    return folder
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each was done, and of how many scenarios."""
+    counted: Counter[str] = Counter()
+
+    def watch(module: Any, name: str, amount: Callable[..., int] = lambda *_: 1) -> None:
+        original = getattr(module, name)
+
+        def counting(*arguments: Any) -> Any:
+            counted[name] += amount(*arguments)
+            return original(*arguments)
+
+        monkeypatch.setattr(module, name, counting)
+
+    watch(file_digests, "read_cached")
+    watch(kept_ranks, "matched_rules")
+    watch(replay_job, "matched_rules")
+    watch(match, "matched_rules")
+    watch(forecast, "job_graph_of")
+    watch(forecast, "plan_of")
+    watch(forecast, "replayed", lambda edges, plan, delays_ns, begin_ns: delays_ns.shape[1])
+    return counted
+
+
+def test_everything_is_done_once(job: Path, counts: Counter[str]) -> None:
+    replayed = redline.diagnose(job, options=READING, what_if=ASKED).replayed
+
+    assert replayed is not None
+    assert replayed.after_first is not None
+    scenarios = [*replayed.asked, *replayed.fixes.values(), replayed.after_first]
+    by_rules_alone = 1
+    assert counts["replayed"] == by_rules_alone + sum(not scenario.declined for scenario in scenarios)
+    assert counts["job_graph_of"] == counts["plan_of"] == 1
+    assert counts["read_cached"] == counts["matched_rules"] == RANKS
+
+
+def test_a_job_too_large_to_be_kept_is_opened_again_and_says_the_same(
+    job: Path, counts: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = redline.diagnose(job, options=READING, what_if=ASKED)
+    counts.clear()
+    monkeypatch.setattr(kept_ranks, "_MOST_SPANS", 1)
+    opened = redline.diagnose(job, options=READING, what_if=ASKED)
+
+    assert counts["read_cached"] == 2 * RANKS
+    assert as_record(opened) == as_record(kept)
+
+
+def test_in_other_processes_nothing_is_kept(job: Path) -> None:
+    assert pickle.loads(pickle.dumps(RankKeeper())) is match.match_rules
+    here = redline.diagnose(job, options=READING, what_if=ASKED)
+    beside = redline.diagnose(job, options=JobOptions(jobs=2, use_cache=False), what_if=ASKED)
+
+    assert as_record(beside) == as_record(here)
+
+
+def test_digests_of_a_replay_are_those_of_a_diagnosis(tmp_path: Path) -> None:
+    """So that the cache has them for both."""
+    kept = [kept_digests(tmp_path, ReadOptions(), None, matcher) for matcher in (match.match_rules, RankKeeper())]
+
+    assert kept[0] is not None
+    assert kept[0] == kept[1]
+
+
+def test_a_job_of_too_many_ranks_is_refused_with_the_limit_and_what_to_do(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_job, "MOST_RANKS", 1)
+    refused = redline.diagnose(job, options=READING, what_if="host/2")
+
+    assert refused.replayed is not None
+    assert refused.replayed.declined == (
+        "the job has 2 ranks, and at most 1 are replayed together: give the traces of fewer, such as some of each kind"
+    )
+    with speaking("zh"):
+        assert "该作业有 2 个 rank，最多同时重放 1 个" in refused.rendered("text")
