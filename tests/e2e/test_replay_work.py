@@ -112,3 +112,15 @@ def test_a_job_of_too_many_ranks_is_refused_with_the_limit_and_what_to_do(
     )
     with speaking("zh"):
         assert "该作业有 2 个 rank，最多同时重放 1 个" in refused.rendered("text")
+
+
+def test_a_graph_that_is_too_large_is_refused_with_the_limit_and_what_to_do(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_job, "MOST_EDGES", 1_000)
+    refused = redline.diagnose(job, options=READING, what_if="host/2")
+
+    assert refused.replayed is not None
+    assert "edges, and at most 1,000 are replayed: give the traces of fewer ranks" in refused.replayed.declined
+    with speaking("zh"):
+        assert "最多重放 1,000 条" in refused.rendered("text")

@@ -43,11 +43,12 @@ class RankKeeper:
         """In another process nothing is kept: nobody would ask for it there."""
         return _without_keeping, ()
 
-    def kept(self, digests: Sequence[Digest]) -> dict[int, KeptRank]:
-        """Those of these digests that are kept, by place."""
+    def taken(self, digests: Sequence[Digest]) -> dict[int, KeptRank]:
+        """Those of these digests that are kept, by place. Afterwards none is."""
         left: dict[RankKey, list[KeptRank]] = {}
         for rank in self._kept:
             left.setdefault(RankKey.of_analysis(rank.analysis), []).append(rank)
+        self._kept.clear()
         found = ((place, left.get(RankKey.of(digest))) for place, digest in enumerate(digests))
         return {place: ranks.pop(0) for place, ranks in found if ranks}
 

@@ -28,7 +28,8 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 
-MOST_RANKS = 1024  # that are replayed together
+MOST_RANKS = 256  # that are replayed together
+MOST_EDGES = 8_000_000  # of all ranks together
 _FIRST = 3  # fixes whose effect together is said
 _APART = 0.005  # of the step: ranks that differ by less are shown as one
 
@@ -98,12 +99,19 @@ def replay_job(
     if why_not:
         return ReplayedJob(declined=why_not, asked=_declined(asked, why_not, diagnosis))
     work = _work(diagnosis, findings, asked)
-    opened = {place: work.on_kept(place, rank) for place, rank in kept.kept(diagnosis.ranks).items()}
+    opened = {place: work.on_kept(place, rank) for place, rank in kept.taken(diagnosis.ranks).items()}
     if len(opened) < len(diagnosis.ranks):
         opened = work_on_ranks(diagnosis.ranks, files, machine, options, work, progress)
     if len(opened) < len(diagnosis.ranks):
         missing = len(diagnosis.ranks) - len(opened)
         why_not = f"a replay needs the traces of all ranks; those of {missing} are not at hand, only their digests"
+    edges = sum(len(rank.replay.graph.edges) for rank in opened.values())
+    if edges > MOST_EDGES:
+        why_not = (
+            f"the graph of this job has {edges:,} edges, and at most {MOST_EDGES:,} are replayed: "
+            "give the traces of fewer ranks, or of fewer steps"
+        )
+    if why_not:
         return ReplayedJob(declined=why_not, asked=_declined(asked, why_not, diagnosis))
     return _Replaying(diagnosis, findings, work, [opened[place] for place in range(len(opened))]).replayed()
 

@@ -34,6 +34,7 @@ class TimeChange:
     factor: float = 0.0
     ranks: tuple[int, ...] = ()  # () is every rank
     like_others: bool = False  # instead of a factor: as long as the median of the other ranks
+    workers: int = 0  # instead of a factor: batches come as fast as so many workers of the data loader make them
 
 
 def _no_rows() -> I64:

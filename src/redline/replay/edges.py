@@ -16,7 +16,7 @@ class EdgeKind(IntEnum):
 
     HOST = 1  # a thread went on: its own time, in calls and between them
     RETURN = 2  # the host's own part of a call that waits for the device
-    LOADER = 3  # the next batch of workers that load as fast as they can
+    LOADER = 3  # the next batch of workers that load as fast as they can; holds nothing up as it was measured
     LAUNCH = 4  # from the start of a launch to the work it launched
     STREAM = 5  # work of one stream runs in order; with a row: the next began while that row still ran
     EVENT = 6  # a stream waits for another

@@ -13,7 +13,7 @@ from redline.replay.job_graph import JobGraph, job_graph_of
 from redline.replay.like_others import delays_like_others
 from redline.replay.rank_graph import RankGraph, graph_of
 from redline.replay.replay import GONE_NS, ReplayPlan, plan_of, replayed, scenarios_at_once
-from redline.replay.what_changes import GONE, RankChanges, changes_on, joined_changes
+from redline.replay.what_changes import GONE, SET, RankChanges, changes_on, joined_changes
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import Timeline
 
@@ -157,7 +157,10 @@ class JobReplay:
         return ScenarioReplay(forecast=forecast, times_ns=times_ns, delays_ns=delays_ns)
 
     def _nothing_to_change(self, scenario: Scenario, changes: Sequence[RankChanges]) -> str:
-        """Which change of a scenario applies to nothing, or ""."""
+        """Why a scenario cannot be told: which of its changes applies to nothing, or ""."""
+        why_not = next((of_rank.why_not for of_rank in changes if of_rank.why_not), "")
+        if why_not:
+            return why_not
         for place, change in enumerate(scenario.changes):
             if not any(of_rank.matched[place] for of_rank in changes):
                 return f"nothing in the trace is changed by {_named(change)}"
@@ -180,7 +183,8 @@ class JobReplay:
                 edges = places[change.edge]
                 kept_ns = np.minimum(change.kept_ns, np.maximum(measured_ns[edges], 0))
                 ratio = _ratio(measured_ns[edges], kept_ns, change.factor)
-                delays_ns[edges] = np.where(change.factor == GONE, GONE_NS, delays_ns[edges] * ratio)
+                scaled_ns = np.where(change.factor == SET, change.kept_ns, delays_ns[edges] * ratio)
+                delays_ns[edges] = np.where(change.factor == GONE, GONE_NS, scaled_ns)
         self._share_transfers(delays_ns)
         return np.where(delays_ns <= GONE_NS / 2, GONE_NS, np.rint(delays_ns)).astype(np.int64)
 
@@ -238,4 +242,6 @@ def _ratio(measured_ns: I64, kept_ns: I64, factor: Column) -> Floats:
 def _named(change: TimeChange | SpanChange) -> str:
     if isinstance(change, SpanChange):
         return f"what was found on rank {change.rank}"
+    if change.workers:
+        return f"{change.target} workers"
     return f"{change.target}({change.pattern})" if change.pattern else str(change.target)

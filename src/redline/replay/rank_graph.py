@@ -18,7 +18,9 @@ from redline.replay.device_order import Latencies, StreamOrder, latencies_of, st
 from redline.replay.edges import EdgeKind, EdgeList, Edges
 from redline.replay.explained import Explained
 from redline.replay.host_order import HostPoints, add_host_order, hand_overs_of, main_lane
+from redline.replay.loader_batches import loader_batches
 from redline.replay.recorded_order import RecordedWork
+from redline.replay.replay import GONE_NS
 from redline.replay.residuals import FAR_NS, NEVER_NS, arrivals_by_rule, with_residuals
 from redline.replay.step_points import BorderPoints, StepBorders, TimedPoints, borders_of
 from redline.replay.stream_waits import COINCIDENCE_NS, StreamWaits, coinciding_waits, waits_between_streams
@@ -140,7 +142,21 @@ class _Building:
         wakes = self._new_points(hand_overs.time_ns)
         add_host_order(points, hand_overs, wakes, self.edges)
         self._pin_first(np.concatenate([points.number, wakes]))
+        self._add_batches(points)
         return self._borders(borders, marks, points, home)
+
+    def _add_batches(self, points: HostPoints) -> None:
+        """From what a thread did first with each batch to what it did first with the next: for scenarios with more
+        workers. As it was measured they hold nothing up."""
+        batches = loader_batches(self.timeline)
+        if batches is None:
+            return
+        here = points.lane == batches.lane
+        thread = TimedPoints.of(points.number[here], points.time_ns[here])
+        at = np.searchsorted(thread.time_ns, batches.end_ns)
+        point = thread.number[at[at < len(thread.number)]]
+        if len(np.unique(point)) == len(point):
+            self.edges.add(EdgeKind.LOADER, point[:-1], point[1:], GONE_NS, lane=batches.lane)
 
     def _pin_first(self, points: I64) -> None:
         """Points that nothing is known to have led to: where threads begin."""

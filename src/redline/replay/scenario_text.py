@@ -13,9 +13,11 @@ from redline.trace.kernel_classes import KERNEL_CLASSES
 MOST_SCENARIOS = 64
 _MOST_CHANGES = 32
 _MOST_RANKS = 1 << 20
+_MOST_WORKERS = 1024
 _PATTERNED = (Target.KERNELS, Target.COLLECTIVES, Target.COPIES, Target.OPERATOR)
 _NEEDS_PATTERN = (Target.OPERATOR,)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?|\.\d+")
+_WHOLE = re.compile(r"\d{1,9}")
 _WORD = re.compile(r"[A-Za-z]+")
 _SPACE = re.compile(r"\s*")
 _RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
@@ -119,6 +121,9 @@ def _change(reader: _Reader) -> TimeChange:
     if word not in _TARGETS:
         reader.refuse(_no_target(word), at=begun)
     target = Target(word)
+    if target is Target.LOADER and reader.peek_word() == "workers":
+        workers = _workers(reader)
+        return TimeChange(target=target, workers=workers, ranks=_on_ranks(reader))
     pattern = _pattern(reader, target)
     factor = _factor(reader, target)
     return TimeChange(target=target, pattern=pattern, factor=factor, ranks=_on_ranks(reader))
@@ -189,6 +194,16 @@ def _factor(reader: _Reader, target: Target) -> float:
     return 1 / number if (sign == "/") is not is_rate else number
 
 
+def _workers(reader: _Reader) -> int:
+    reader.word()
+    found = reader.read(_WHOLE) if reader.took("=") else None
+    if found is None:
+        reader.refuse("write how many there are to be, such as 'loader workers=4'")
+    if not 1 <= int(found[0]) <= _MOST_WORKERS:
+        reader.refuse_last(f"workers are 1 to {_MOST_WORKERS}")
+    return int(found[0])
+
+
 def _on_ranks(reader: _Reader) -> tuple[int, ...]:
     if reader.peek_word() != "on":
         return ()
@@ -229,6 +244,8 @@ def _change_text(change: TimeChange) -> str:
     ranks = f" on {_ranks_text(change.ranks)}" if change.ranks else ""
     if change.target is Target.OPERATOR and not change.factor and not change.ranks:
         return f"remove {_name_text(change.pattern)}"
+    if change.workers:
+        return f"{change.target} workers={change.workers}{ranks}"
     pattern = f"({_name_text(change.pattern)})" if change.pattern else ""
     return f"{change.target}{pattern}{_factor_text(change)}{ranks}"
 

@@ -10,6 +10,7 @@ from redline.analysis.rank.activity import loader_time, own_time_of_operators
 from redline.analysis.rank.name_matching import matching
 from redline.replay.changes import Scenario, SpanChange, Target, TimeChange
 from redline.replay.edges import EdgeKind
+from redline.replay.loader_batches import LoaderBatches, loader_batches
 from redline.replay.rank_graph import RankGraph
 from redline.replay.recorded_order import runs_on_cpu
 from redline.timeline.intervals import Intervals
@@ -25,14 +26,15 @@ _DEVICE_KINDS = (EdgeKind.DEVICE, EdgeKind.TRANSFER)
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeChange(Table):
-    """The delay of an edge becomes `kept_ns` and `factor` times the rest; with a negative factor the edge is gone."""
+    """The delay of an edge becomes `kept_ns` and `factor` times the rest; GONE and SET stand for factors."""
 
     edge: I64 = column(np.int64)
     kept_ns: I64 = column(np.int64)
     factor: Column = column(np.float64)
 
 
-GONE = -1.0
+GONE = -1.0  # the edge is gone
+SET = -2.0  # the delay is `kept_ns`, whatever it was
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class RankChanges:
     matched: tuple[int, ...]  # of each change of the scenario, how much on this rank it applies to
     like_others: bool = False
     late_start: float = 1.0  # what becomes of the time after which the rank begins later than the first
+    why_not: str = ""  # why the trace of this rank does not tell what the scenario does
 
 
 def joined_changes(changes: Sequence[RankChanges]) -> RankChanges:
@@ -51,6 +54,7 @@ def joined_changes(changes: Sequence[RankChanges]) -> RankChanges:
         steps=tuple(step for of_one in changes for step in of_one.steps),
         matched=tuple(count for of_one in changes for count in of_one.matched),
         like_others=any(of_one.like_others for of_one in changes),
+        why_not=next((of_one.why_not for of_one in changes if of_one.why_not), ""),
     )
 
 
@@ -81,7 +85,19 @@ class _Finding:
                 matched[-1] = 1
                 like_others |= change.like_others
                 late_start *= 1.0 if change.like_others else change.factor
-        return RankChanges(steps=tuple(steps), matched=tuple(matched), like_others=like_others, late_start=late_start)
+        return RankChanges(
+            steps=tuple(steps),
+            matched=tuple(matched),
+            like_others=like_others,
+            late_start=late_start,
+            why_not=self._why_not(scenario),
+        )
+
+    def _why_not(self, scenario: Scenario) -> str:
+        asks = any(
+            isinstance(change, TimeChange) and change.workers and self._is_on(change) for change in scenario.changes
+        )
+        return self._batches.why_unknown if asks and self._batches is not None else ""
 
     def _is_on(self, change: TimeChange) -> bool:
         return not change.ranks or self.graph.rank in change.ranks
@@ -145,8 +161,18 @@ class _Finding:
         return [_kept(edges, self._not_host_ns, change.factor)]
 
     def loader(self, change: TimeChange) -> list[EdgeChange]:
-        workers = np.flatnonzero(self.kind == EdgeKind.LOADER)
-        return [self._host_part(self._loading, change.factor), _scaled(workers, change.factor)]
+        """With workers, what the thread does itself or waits is gone, and batches come one after the other."""
+        if not change.workers:
+            return [self._host_part(self._loading, change.factor)]
+        apart = np.flatnonzero(self.kind == EdgeKind.LOADER)
+        if self._batches is None or not self._batches.worker_ns or not len(apart):
+            return []
+        interval_ns = round(self._batches.worker_ns / change.workers)
+        return [self._host_part(self._loading, 0.0), _kept(apart, np.full(len(apart), interval_ns), SET)]
+
+    @cached_property
+    def _batches(self) -> LoaderBatches | None:
+        return loader_batches(self.timeline)
 
     def sync(self, change: TimeChange) -> list[EdgeChange]:
         waits = np.flatnonzero((self.kind == EdgeKind.WAIT) & (self.row != NONE))
@@ -154,7 +180,7 @@ class _Finding:
         return [_scaled(waits, change.factor or GONE)]
 
     def rank(self, change: TimeChange) -> list[EdgeChange]:
-        own = np.flatnonzero(np.isin(self.kind, (*_HOST_KINDS, EdgeKind.DEVICE, EdgeKind.LOADER)))
+        own = np.flatnonzero(np.isin(self.kind, (*_HOST_KINDS, EdgeKind.DEVICE)))
         return [_scaled(own, change.factor)]
 
     @cached_property

@@ -69,7 +69,6 @@ def diagnose(
         replayed = replay_job(
             diagnosis, findings, asked, kept=kept, files=files, machine=machine, options=options, progress=progress
         )
-        del kept  # as large as the traces
         forecasts = forecasts_of(findings, replayed, slowdown)
         findings = with_forecasts(findings, forecasts, diagnosis, outline)
     view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())

@@ -29,6 +29,7 @@ _changes = st.one_of(
     ),
     st.builds(TimeChange, target=st.just(Target.OPERATOR), pattern=_names, factor=_factors, ranks=_ranks),
     st.builds(TimeChange, target=st.sampled_from(_WHOLE), factor=_factors, ranks=_ranks),
+    st.builds(TimeChange, target=st.just(Target.LOADER), workers=st.integers(1, 1024), ranks=_ranks),
     _ranks.filter(bool).map(lambda ranks: TimeChange(target=Target.RANK, ranks=ranks, factor=1.0, like_others=True)),
 )
 
@@ -63,6 +64,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("network*2", "network*2", TimeChange(target=Target.NETWORK, factor=0.5)),
         ("network/4", "network/4", TimeChange(target=Target.NETWORK, factor=4.0)),
         ("host*0.5", "host/2", TimeChange(target=Target.HOST, factor=0.5)),
+        ("loader  workers = 4", "loader workers=4", TimeChange(target=Target.LOADER, workers=4)),
         ("kernels*1.25", "kernels*1.25", TimeChange(target=Target.KERNELS, factor=1.25)),
         ("remove aten::copy_", "remove aten::copy_", TimeChange(target=Target.OPERATOR, pattern="aten::copy_")),
         (
@@ -115,6 +117,9 @@ def test_changes_that_are_made_together() -> None:
             "There are: kernels, collectives, network, copies, host, loader, sync, operator, start, rank, remove",
         ),
         ("loader", 7, "what of loader?"),
+        ("loader workers", 15, "write how many there are to be, such as 'loader workers=4'"),
+        ("loader workers*2", 15, "write how many there are to be"),
+        ("loader workers=0", 16, "workers are 1 to 1024"),
         ("host/", 6, "a number goes here"),
         ("host/0", 6, "to have it gone, write '=0'"),
         ("host=2", 5, "only 0 can be set"),

@@ -17,6 +17,10 @@ REASONS = (
         "the job has {ranks} ranks, and at most {most} are replayed together: "
         "give the traces of fewer, such as some of each kind"
     ),
+    marked(
+        "the graph of this job has {edges} edges, and at most {most} are replayed: "
+        "give the traces of fewer ranks, or of fewer steps"
+    ),
     marked("a replay needs the traces of all ranks; those of {missing} are not at hand, only their digests"),
     marked("it was not replayed"),
     marked("nothing that the replay can change"),
@@ -25,6 +29,8 @@ REASONS = (
     marked(
         "the recorded dependencies do not explain the steps: replayed by them alone, these take {share} of their time"
     ),
+    marked("the trace does not say how many workers the data loader has"),
+    marked("the loop does not wait for the workers of its data loader, so what a batch takes them does not show"),
     marked("nothing in the trace is changed by {change}"),
     marked("there are no other ranks, of which the median could be taken"),
 )
