@@ -2,31 +2,40 @@
 
 REDLINE_TRACES=... python -m scripts.score_replay traces      every published trace: replay with no change, and by rules
 REDLINE_TRACES=... python -m scripts.score_replay pairs       traces before and after a fix
-python -m scripts.score_replay generator FIRST LAST           made jobs, changed and made again; seeds below 1000 were
-                                                              developed on, those from 1000 on are for scoring
+python -m scripts.score_replay generator CHANGE FIRST JOBS    so many made jobs, from the seed FIRST on, against the
+                                                              same jobs made with the change (see MADE_CHANGES); seeds
+                                                              below 1000 were developed on, those below 3000 have been
+                                                              scored
+python -m scripts.score_replay exact TRACE|FOLDER ...         replay with no change, of each rank and of all of a folder
+python -m scripts.score_replay cost TRACE                     CPU time with one and with many scenarios, without a cache
 """
 
 import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, islice
 from pathlib import Path
 from time import process_time
+from typing import Literal
 
 import numpy as np
 
+import redline
 from redline.errors import RedlineError
+from redline.ranks.read_files import JobOptions
 from redline.replay.forecast import Forecast, JobReplay, rank_replay
 from redline.replay.replay import replayed
 from redline.replay.scenario_text import parse_scenario
-from redline.testing.jobspec import JobSpec, ParallelSizes, Straggler
+from redline.testing.jobspec import MIN_LAUNCH_US, JobSpec, ParallelSizes, Straggler
 from redline.testing.synthetic import write_job
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.reader import read_file
 from redline.trace.steps import ENGINE_ANCHOR
 
+READING = JobOptions(jobs=1, use_cache=False)
 LEAST_WORK = 20  # pieces of device work: with fewer there is nothing to replay
 
 
@@ -55,14 +64,13 @@ class TraceScore:
 def score_trace(name: str, timeline: Timeline) -> TraceScore:
     begun = process_time()
     replay = JobReplay([rank_replay(timeline)], ())
-    edges = replay.job.edges
-    times_ns = replayed(edges, replay.plan, edges.delay_ns[:, None], 0)[:, 0]
+    off_ns = _farthest_ns(replay)
     cpu_s = process_time() - begun
     (graph,) = replay.job.graphs
     return TraceScore(
         name=f"{name} rank {timeline.rank}",
         bound_by=bound_by(timeline),
-        off_ns=int(np.abs(times_ns - replay.job.time_ns).max()),
+        off_ns=off_ns,
         error=replay.error_by_rules,
         unexplained=graph.explained.share,
         points=len(graph),
@@ -224,43 +232,95 @@ def made_job(seed: int) -> JobSpec:
     )
 
 
-def made_changes(spec: JobSpec) -> Iterator[tuple[str, JobSpec, JobSpec]]:
+@dataclass(frozen=True, kw_only=True)
+class MadeChange:
     """What is asked of which job, and the job in which it is so."""
-    yield "kernels/2", spec, replace(spec, step_compute_us=spec.step_compute_us / 2)
-    yield "host/2", spec, replace(spec, launch_us=max(spec.launch_us / 2, 1.0))
-    yield "loader=0", spec, replace(spec, input_us=0.0)
-    if spec.ranks > 1:
-        faster = replace(spec, network_gb_per_s=2 * spec.network_gb_per_s, link_gb_per_s=2 * spec.link_gb_per_s)
-        yield "network*2", spec, faster
-        chance = random.Random(spec.seed)
-        rank, extra_us = chance.randrange(spec.ranks), 0.3 * spec.step_compute_us
-        straggler = chance.choice(
-            [
-                Straggler(rank=rank, extra_us=extra_us, where="compute"),
-                Straggler(rank=rank, extra_us=extra_us, where="host"),
-                Straggler(rank=rank, extra_us=extra_us, where="input"),
-            ]
-        )
-        yield f"rank {rank} like the others", replace(spec, stragglers=(straggler,)), spec
+
+    scenario: str
+    asked: JobSpec
+    true: JobSpec
 
 
-def score_generator(first: int, last: int) -> None:
-    errors: dict[str, list[float]] = {}
-    for seed in range(first, last):
-        spec = made_job(seed)
-        for text, asked, true in made_changes(spec):
-            scenario = parse_scenario(text)
-            (forecast,) = JobReplay(
-                [rank_replay(timeline, [scenario]) for timeline in made(asked)], [scenario]
-            ).forecasts()
-            truth = JobReplay([rank_replay(timeline) for timeline in made(true)], ())
-            starts, ends, _ = truth.borders(truth.job.time_ns)
-            error = forecast.total_ns / int(ends.max() - starts.min()) - 1
-            errors.setdefault(text.split()[0], []).append(error)
-            print(f"{seed} {spec.ranks:2} ranks {text:28} {error:+.3%} {forecast.declined}", flush=True)
-    for text, of_text in errors.items():
-        _summary(text, of_text)
-    _summary("all", [error for of_text in errors.values() for error in of_text])
+def kernels_half(spec: JobSpec) -> MadeChange:
+    return MadeChange(scenario="kernels/2", asked=spec, true=replace(spec, step_compute_us=spec.step_compute_us / 2))
+
+
+def collectives_free(spec: JobSpec) -> MadeChange:
+    """All ranks leave an exchange when the last has come."""
+    true = replace(spec, collective_latency_us=0.0, end_jitter_us=0.0, link_gb_per_s=FREE, network_gb_per_s=FREE)
+    return MadeChange(scenario="collectives=0", asked=spec, true=true)
+
+
+def loader_gone(spec: JobSpec) -> MadeChange:
+    return MadeChange(scenario="loader=0", asked=spec, true=replace(spec, input_us=0.0))
+
+
+def host_half(spec: JobSpec) -> MadeChange:
+    true = replace(spec, launch_us=max(spec.launch_us / 2, MIN_LAUNCH_US))
+    return MadeChange(scenario="host/2", asked=spec, true=true)
+
+
+def network_twice(spec: JobSpec) -> MadeChange:
+    true = replace(spec, network_gb_per_s=2 * spec.network_gb_per_s, link_gb_per_s=2 * spec.link_gb_per_s)
+    return MadeChange(scenario="network*2", asked=spec, true=true)
+
+
+def like_the_others(spec: JobSpec) -> MadeChange:
+    """One rank was slower: on the device, on the host, or in its loader."""
+    chance = random.Random(spec.seed)
+    rank, extra_us = chance.randrange(spec.ranks), 0.3 * spec.step_compute_us
+    straggler = Straggler(rank=rank, extra_us=extra_us, where=chance.choice(WHERE_SLOW))
+    return MadeChange(scenario=f"rank {rank} like the others", asked=replace(spec, stragglers=(straggler,)), true=spec)
+
+
+FREE = 1e9  # GB/s
+WHERE_SLOW: tuple[Literal["compute", "host", "input"], ...] = ("compute", "host", "input")
+MADE_CHANGES: dict[str, Callable[[JobSpec], MadeChange]] = {
+    "kernels/2": kernels_half,
+    "collectives=0": collectives_free,
+    "loader=0": loader_gone,
+    "host/2": host_half,
+    "like the others": like_the_others,
+    "network*2": network_twice,
+}
+OF_SEVERAL_RANKS = ("collectives=0", "like the others", "network*2")
+
+
+def made_forecast(change: MadeChange) -> tuple[float, str]:
+    """How far off the steps are together, as a share of what they truly take, and why there is no forecast."""
+    return _error_of(change, total_ns(change.true))
+
+
+def _error_of(change: MadeChange, true_ns: int) -> tuple[float, str]:
+    scenario = parse_scenario(change.scenario)
+    asked = [rank_replay(timeline, [scenario]) for timeline in made(change.asked)]
+    (forecast,) = JobReplay(asked, [scenario]).forecasts()
+    return forecast.total_ns / true_ns - 1, forecast.declined
+
+
+def total_ns(spec: JobSpec) -> int:
+    """Of all steps of a made job."""
+    replay = JobReplay([rank_replay(timeline) for timeline in made(spec)], ())
+    starts, ends, _ = replay.borders(replay.job.time_ns)
+    return int(ends.max() - starts.min())
+
+
+def score_generator(name: str, first: int, jobs: int) -> None:
+    """The first so many jobs, by seed, of which this can be asked, with waits between streams recorded and without."""
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    specs = (spec for spec in map(made_job, count(first)) if spec.ranks > 1 or name not in OF_SEVERAL_RANKS)
+    for spec in islice(specs, jobs):
+        change = MADE_CHANGES[name](spec)
+        true_ns = total_ns(change.true)
+        said = []
+        for is_recorded in errors:
+            error, why = _error_of(replace(change, asked=replace(change.asked, sync_events=is_recorded)), true_ns)
+            errors[is_recorded] += [] if why else [error]
+            said.append(why or f"{error:+8.3%}")
+        print(f"{spec.seed} {spec.ranks:2} ranks {change.scenario:28} {'  '.join(said)}", flush=True)
+    for is_recorded, of_kind in errors.items():
+        kind = f"{name}, {'recorded waits' if is_recorded else 'no waits recorded'}, {jobs - len(of_kind)} declined"
+        _summary(kind, of_kind)
 
 
 def made(spec: JobSpec) -> list[Timeline]:
@@ -270,14 +330,92 @@ def made(spec: JobSpec) -> list[Timeline]:
     return sorted(read, key=lambda timeline: timeline.rank)
 
 
+# --- cost -------------------------------------------------------------------------------------------------------------
+
+COST_ROUNDS = 3
+MANY = 64  # as many as --what-if may be given
+
+
+def score_cost(path: Path) -> None:
+    """CPU time of a diagnosis alone, with one what-if, and with 64, in turns; and of the pass over the graph alone."""
+    many = [f"{target}/{2 + place / 4:g}" for target in ("kernels", "host") for place in range(MANY // 2)]
+    cases: dict[str, Callable[[], object]] = {
+        "diagnose": lambda: redline.diagnose(path, options=READING),
+        "with 1 what-if": lambda: redline.diagnose(path, options=READING, what_if=many[:1]),
+        f"with {MANY}": lambda: redline.diagnose(path, options=READING, what_if=many),
+        **_passes(path, many),
+    }
+    times_s = _in_turns(cases)
+    for name, of_case in times_s.items():
+        print(f"{name:24} {np.median(of_case):8.3f} s  ({min(of_case):.3f} to {max(of_case):.3f})")
+
+
+def _passes(path: Path, texts: Sequence[str]) -> dict[str, Callable[[], object]]:
+    (timeline,) = read_file(path).timelines
+    replay = JobReplay([rank_replay(timeline)], ())
+    edges, plan = replay.job.edges, replay.plan
+    delays_ns = np.repeat(edges.delay_ns[:, None], len(texts), axis=1)
+    return {
+        "a pass of 1": lambda: replayed(edges, plan, delays_ns[:, :1], 0),
+        f"a pass of {len(texts)}": lambda: replayed(edges, plan, delays_ns, 0),
+    }
+
+
+def _in_turns(cases: Mapping[str, Callable[[], object]]) -> dict[str, list[float]]:
+    times_s: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(COST_ROUNDS):
+        for name, case in cases.items():
+            begun_s = process_time()
+            case()
+            times_s[name].append(process_time() - begun_s)
+    return times_s
+
+
+# --- exactly ----------------------------------------------------------------------------------------------------------
+
+
+def score_exact(paths: Sequence[Path]) -> None:
+    """Each rank by itself, and the ranks of a folder as one job: how far a replay with nothing changed is off."""
+    off_ns = []
+    for name, timelines in (job for path in paths for job in _jobs_of(path)):
+        off_ns.append(_farthest_ns(JobReplay([rank_replay(timeline) for timeline in timelines], ())))
+        print(f"{name[:70]:70} {len(timelines):2} ranks off {off_ns[-1]} ns", flush=True)
+    print(f"{len(off_ns)} replays, off by at most {max(off_ns, default=0)} ns")
+
+
+def _jobs_of(path: Path) -> Iterator[tuple[str, list[Timeline]]]:
+    of_folder: list[Timeline] = []
+    for file in sorted(path.rglob("*.json*")) if path.is_dir() else [path]:
+        try:
+            timelines = read_file(file).timelines
+        except RedlineError as error:
+            print(f"{file.name}: not read: {str(error).splitlines()[0]}", flush=True)
+            continue
+        of_folder += timelines
+        yield from ((file.name, [timeline]) for timeline in timelines)
+    if len(of_folder) > 1 and len({timeline.rank for timeline in of_folder}) == len(of_folder):
+        yield path.name, sorted(of_folder, key=lambda timeline: timeline.rank)
+
+
+def _farthest_ns(replay: JobReplay) -> int:
+    """Of the point that is farthest from where it was measured, with nothing changed."""
+    edges = replay.job.edges
+    times_ns = replayed(edges, replay.plan, edges.delay_ns[:, None], 0)[:, 0]
+    return int(np.abs(times_ns - replay.job.time_ns).max(initial=0))
+
+
 def main(arguments: Sequence[str]) -> None:
     match arguments:
         case ["traces"]:
             score_traces()
         case ["pairs"]:
             score_pairs()
-        case ["generator", first, last]:
-            score_generator(int(first), int(last))
+        case ["generator", name, first, jobs] if name in MADE_CHANGES:
+            score_generator(name, int(first), int(jobs))
+        case ["cost", path]:
+            score_cost(Path(path))
+        case ["exact", *paths] if paths:
+            score_exact([Path(path) for path in paths])
         case _:
             print(__doc__)
 

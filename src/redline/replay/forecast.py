@@ -10,7 +10,7 @@ import numpy.typing as npt
 from redline.replay.changes import Scenario, SpanChange, TimeChange
 from redline.replay.edges import EdgeKind
 from redline.replay.job_graph import JobGraph, job_graph_of
-from redline.replay.like_others import delays_like_others
+from redline.replay.like_others import delays_like_others, ranks_like_no_other
 from redline.replay.rank_graph import RankGraph, graph_of
 from redline.replay.replay import GONE_NS, ReplayPlan, plan_of, replayed, scenarios_at_once
 from redline.replay.what_changes import GONE, SET, RankChanges, changes_on, joined_changes
@@ -166,6 +166,8 @@ class JobReplay:
                 return f"nothing in the trace is changed by {_named(change)}"
             if isinstance(change, TimeChange) and change.like_others and len(changes) < 2:
                 return "there are no other ranks, of which the median could be taken"
+        for rank in ranks_like_no_other(self.job, _alike(changes)):
+            return f"rank {rank} has exchanges that no other rank has, so there is none that it could be like"
         return ""
 
     # --- delays ---
@@ -174,7 +176,7 @@ class JobReplay:
         """Of each edge with these changes on each rank."""
         measured_ns = self.job.edges.delay_ns
         delays_ns = measured_ns.astype(np.float64)
-        alike = [index for index, of_rank in enumerate(changes) if of_rank.like_others]
+        alike = _alike(changes)
         if alike:
             delays_ns = delays_like_others(self.job, alike)
         delays_ns[self.job.begin_edge] *= np.array([of_rank.late_start for of_rank in changes])
@@ -231,6 +233,10 @@ class JobReplay:
         steps = self.job.step_points()
         number = min(map(len, steps))
         return np.stack([of_rank[:number] for of_rank in steps])
+
+
+def _alike(changes: Sequence[RankChanges]) -> list[int]:
+    return [index for index, of_rank in enumerate(changes) if of_rank.like_others]
 
 
 def _ratio(measured_ns: I64, kept_ns: I64, factor: Column) -> Floats:

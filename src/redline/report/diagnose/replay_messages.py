@@ -33,6 +33,7 @@ REASONS = (
     marked("the loop does not wait for the workers of its data loader, so what a batch takes them does not show"),
     marked("nothing in the trace is changed by {change}"),
     marked("there are no other ranks, of which the median could be taken"),
+    marked("rank {rank} has exchanges that no other rank has, so there is none that it could be like"),
 )
 
 
