@@ -13,7 +13,8 @@ HOW = (
     "Made by scripts/score_plan.py. `measured`: what the constants of a stack were fitted to, by type of GPU; models "
     "as layers/width/feed-forward/experts. `intervals`: eight of ten measured steps lie between these multiples of "
     "the predicted one, by what was left out of the fit with a run, stack, GPU, and whether the model has experts or "
-    "adapters (unusual). `errors`, `memory`: absolute errors, as shares, on runs left out of the fit."
+    "adapters (unusual). `users`: the same of other people's runs, which no constant was fitted to. `errors` and "
+    "`memory`: absolute errors, as shares, on runs left out of the fit."
 )
 
 

@@ -11,20 +11,18 @@ from collections import Counter
 
 import numpy as np
 
-from redline.hardware.catalogue import find
-from redline.planner.train.column_rows import row_of
 from redline.planner.train.search.plan_trust import Trust, trust_of
-from redline.planner.train.search.situations import PlannedJob, PlannedRun
 from redline.planner.train.stacks import DEFAULT_STACK
 from redline.planner.validation.predicted_steps import predicted
 from redline.planner.validation.rows import Mask, Numbers, untouched_runs
-from redline.planner.validation.training import Runs, expressed_untouched
+from redline.planner.validation.training import expressed_untouched
+from redline.planner.validation.user_intervals import planned_runs
 
 
 def main() -> None:
     runs = expressed_untouched()
     errors = predicted(runs).step_s / runs.measured_s - 1
-    trust = [trust_of(_planned(runs, row)) for row in range(len(runs))]
+    trust = [trust_of(run) for run in planned_runs(runs)]
     inside = _inside(errors, trust)
     print(f"{len(runs)} of {len(untouched_runs())} runs can be expressed")
     named = runs.stacks != DEFAULT_STACK
@@ -54,19 +52,6 @@ def _inside(errors: Numbers, trust: list[Trust]) -> Mask:
     measured = 1 / (1 + errors)
     low, high = (np.array([getattr(each, end) for each in trust]) for end in ("low", "high"))
     return np.asarray((low <= measured) & (measured <= high), np.bool_)
-
-
-def _planned(runs: Runs, row: int) -> PlannedRun:
-    return PlannedRun(
-        job=PlannedJob(
-            stack=str(runs.stacks[row]),
-            machine=find(str(runs.machines[row])),
-            dtype=str(runs.formats[row]),
-            devices=int(runs.devices[row]),
-            adapters=bool(runs.adapters[row]),
-        ),
-        model=row_of(runs.model, row),
-    )
 
 
 if __name__ == "__main__":

@@ -164,7 +164,7 @@ def plan(**more: Any) -> TrainingPlan:
                 what="memory", stack="all", situation="stack", rows=905, groups=1, median=0.066, p90=0.181
             ),
         ),
-        "trust": Trust(situations=(Situation.MODEL,), low=0.9, high=1.15, runs=214, profile_error=0.0),
+        "trust": Trust(situations=(Situation.MODEL,), low=0.9, high=1.15, runs=214, users=53, profile_error=0.0),
     }  # fmt: skip
     return TrainingPlan(**given | more)
 
@@ -176,7 +176,7 @@ def nothing_fits() -> TrainingPlan:
     best = replace(best, memory=memory, peak_bytes=float(memory.peak_bytes), step_s=12.4)
     return plan(
         devices=1, fitting=0, best=best, ranked=(), frontier=(), overlaps=(), alternatives=(), changes=(),
-        evidence=(), trust=Trust(situations=(), low=0.5, high=2.0, runs=0, profile_error=0.0),
+        evidence=(), trust=Trust(situations=(), low=0.5, high=2.0, runs=0, users=0, profile_error=0.0),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.train.search.plan_trust import EVERY
+from redline.planner.train.search.plan_trust import EVERY, measured_runs
 from redline.planner.train.search.situations import Situation
 from redline.planner.train.stacks import format_kind
 from redline.planner.validation.folds import chips, shapes
@@ -15,6 +15,7 @@ from redline.planner.validation.left_out_accuracy import LeftOutAccuracy, of_all
 from redline.planner.validation.memory import as_measured, measured_peaks, predicted_use
 from redline.planner.validation.memory_accuracy import memory_accuracy
 from redline.planner.validation.training import Runs, expressed_runs
+from redline.planner.validation.user_intervals import KINDS, UserInterval, user_interval, user_runs
 
 DIGITS = 3
 Entry = dict[str, float]
@@ -22,10 +23,13 @@ PLANNED = tuple(situation for situation in Situation if situation is not Situati
 
 
 def trust() -> dict[str, Any]:
-    """All of it: what was measured, intervals by situation, and errors of step time and memory."""
+    """All of it: what was measured, intervals by situation and of users, and errors of step time and memory."""
+    known, cells = measured(expressed_runs()), {situation.value: _intervals(situation) for situation in PLANNED}
+    users = user_runs(measured_runs(known), cells)
     return {
-        "measured": measured(expressed_runs()),
-        "intervals": {situation.value: _intervals(situation) for situation in PLANNED},
+        "measured": known,
+        "intervals": cells,
+        "users": {kind: _of_users(user_interval(users, kind)) for kind in KINDS},
         "errors": {situation.value: dict(_errors(situation)) for situation in PLANNED},
         "memory": memory_errors(),
     }
@@ -48,6 +52,12 @@ def _intervals(situation: Situation) -> dict[str, Entry]:
             "low": round(each.low, DIGITS), "high": round(each.high, DIGITS), "runs": each.runs, "groups": each.groups,
         }
         for each in intervals(situation)
+    }  # fmt: skip
+
+
+def _of_users(found: UserInterval) -> Entry:
+    return {
+        "low": round(found.low, DIGITS), "high": round(found.high, DIGITS), "runs": found.runs, "groups": found.sources,
     }  # fmt: skip
 
 

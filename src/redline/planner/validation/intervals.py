@@ -15,6 +15,7 @@ import numpy as np
 
 from redline.planner.train.search.plan_trust import EVERY
 from redline.planner.train.search.situations import Situation
+from redline.planner.validation.folds import Texts
 from redline.planner.validation.left_out import Residuals, residuals
 from redline.planner.validation.rows import Mask, Numbers
 
@@ -75,7 +76,7 @@ def covered(axis: Situation, width: float | None = None) -> Mask:
 @cache
 def widening(axis: Situation) -> float:
     """The factor of an axis at which the intervals hold their share."""
-    weights = _by_root(residuals(axis))
+    weights = by_root(residuals(axis).runs.stacks)
     low, high = WIDTHS
     for _ in range(30):
         middle = (low + high) / 2
@@ -85,9 +86,9 @@ def widening(axis: Situation) -> float:
     return high
 
 
-def _by_root(told: Residuals) -> Numbers:
-    """Weights of runs: neither may one large sweep decide for all software, nor a handful of runs."""
-    _, at, counts = np.unique(told.runs.stacks, return_inverse=True, return_counts=True)
+def by_root(names: Texts) -> Numbers:
+    """Weights of rows by whose they are: neither may one with many decide for all, nor one with a handful."""
+    _, at, counts = np.unique(names, return_inverse=True, return_counts=True)
     return np.asarray(1 / np.sqrt(counts[at]), np.float64)
 
 
@@ -124,7 +125,7 @@ def _quantiles(told: Residuals, allowed: Mask, cell: Cell, axis: Situation) -> t
     if not weights.any():  # no run of this kind of model: any other
         weights[allowed] = _evenly(told, allowed, axis)[allowed]
     tail = (1 - SHARE) / 2
-    low, middle, high = _weighted_quantiles(told.logs, weights, (tail, 0.5, 1 - tail))
+    low, middle, high = weighted_quantiles(told.logs, weights, (tail, 0.5, 1 - tail))
     return low, middle, high
 
 
@@ -139,7 +140,7 @@ def _evenly(told: Residuals, own: Mask, axis: Situation) -> Numbers:
     return weights
 
 
-def _weighted_quantiles(values: Numbers, weights: Numbers, levels: tuple[float, ...]) -> list[float]:
+def weighted_quantiles(values: Numbers, weights: Numbers, levels: tuple[float, ...]) -> list[float]:
     order = np.argsort(values)
     reached = np.cumsum(weights[order]) / weights.sum()
     return [float(values[order][min(int(np.searchsorted(reached, level)), len(order) - 1)]) for level in levels]

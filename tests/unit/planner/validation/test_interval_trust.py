@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +13,15 @@ from redline.hardware.machine import LAW_COMPUTE, Figure, FigureSource, Machine
 from redline.model.known import known_model
 from redline.model.model import Model
 from redline.planner.train.memory.oom_probability import peak_interval
-from redline.planner.train.search.plan_trust import evidence, trust_of
+from redline.planner.train.search.plan_trust import evidence, kind_of, trust_of
 from redline.planner.train.search.situations import PlannedJob, PlannedRun, Situation
 from redline.planner.train.stacks import stack_names
 from redline.planner.validation.interval_trust import trust
 from redline.planner.validation.left_out_accuracy import of_all
 from redline.planner.validation.memory import as_measured, measured_peaks, predicted_use
+from redline.planner.validation.predicted_steps import predicted
+from redline.planner.validation.training import expressed_untouched
+from redline.planner.validation.user_intervals import planned_runs
 
 H100 = find("H100-SXM5-80GB")
 LLAMA_70B = known_model("llama-3.1-70b")
@@ -32,11 +36,14 @@ def width(run: PlannedRun) -> float:
     return found.high / found.low
 
 
+def written() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((files("redline.planner.train.search") / "trust.json").read_text("utf-8"))
+    return found
+
+
 def test_the_file_is_up_to_date() -> None:
     """Where it is not: python -m scripts.score_plan."""
-    written = json.loads((files("redline.planner.train.search") / "trust.json").read_text(encoding="utf-8"))
-    del written["how"]
-    assert written == trust()
+    assert {"how": written()["how"], **trust()} == written()
 
 
 @pytest.mark.parametrize("stack", stack_names())
@@ -70,9 +77,29 @@ def test_a_plan_quotes_the_errors_of_its_own_situation(new: set[Situation], run:
 def test_what_is_new_about_a_plan_widens_its_interval() -> None:
     """Software that nobody knows more than a model, and a GPU that nobody measured more still."""
     known, new_model = planned("megatron-core"), planned("megatron-core", model=known_model("qwen2.5-72b"))
-    assert width(known) < width(new_model) < width(planned("default"))
+    assert width(known) <= width(new_model) < width(planned("default"))
     assert width(planned("default")) < width(planned("default", machine=find("MI300X")))
-    assert width(new_model) < width(planned("megatron-core", model=known_model("mixtral-8x22b")))
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-70b", "mixtral-8x22b"])
+@pytest.mark.parametrize("stack", stack_names())
+def test_no_interval_is_narrower_than_that_of_other_people(stack: str, model: str) -> None:
+    """However well its own runs are known: they have one source."""
+    run = planned(stack, model=known_model(model))
+    users = written()["users"][kind_of(run)]
+    found = trust_of(run)
+    assert found.low <= users["low"]
+    assert found.high >= users["high"]
+    assert found.users == users["runs"] >= 25
+
+
+def test_eight_of_ten_runs_of_other_people_are_in_their_interval() -> None:
+    """Which was widened until it is so: not a score, but a check that plans use what was found."""
+    runs = expressed_untouched()
+    measured = runs.measured_s / predicted(runs).step_s
+    found = [trust_of(run) for run in planned_runs(runs)]
+    inside = [each.low <= ratio <= each.high for each, ratio in zip(found, measured.tolist(), strict=True)]
+    assert 0.78 <= np.mean(inside) <= 0.86
 
 
 def test_the_errors_of_a_profile_widen_the_interval() -> None:

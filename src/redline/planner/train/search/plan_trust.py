@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from redline.hardware.machine import Machine
 
 EVERY = "all"
+# By stack, type of GPU and kind of model.
+CellIntervals = Mapping[str, Mapping[str, float]]
 # Fewer groups left out do not say how far such predictions lie: then those of all software do.
 LEAST_GROUPS = 3
 # Of a profile: beyond this share of its value, a figure makes the plan a guess.
@@ -36,36 +39,65 @@ class Trust:
     """The 80 % interval of the step time, as multiples of the predicted one."""
     runs: int
     """On which the interval rests, of the same software and GPU; 0 where it is borrowed from others."""
+    users: int
+    """Other people's runs, to which nothing was fitted; the interval is at least as wide as theirs."""
     profile_error: float
     """How far the profile's own figures are off, as a share; 0 where the machine is from the catalogue."""
 
 
 def trust_of(run: PlannedRun) -> Trust:
-    """What is new about a plan adds up, as errors do that have nothing to do with each other."""
+    """At least as wide as the interval of other people's runs: whose steps a plan predicts is never known."""
     if not is_gpu(run.job.machine):
         return guess(run.job)
-    new = tuple(situations(run, _measured())) or (Situation.LAYOUT,)
-    found = [_interval(run, situation) for situation in new]
+    new = what_is_new(run, _measured())
+    low, high, runs = situation_ends(run, new, _file()["intervals"])
+    users = _file()["users"][kind_of(run)]
+    low, high = min(low, log(users["low"])), max(high, log(users["high"]))
     off = profile_error(run.job.machine, run.job.dtype)
-    low = -hypot(*(min(log(each["low"]), 0.0) for each in found), log(1 + off))
-    high = hypot(*(max(log(each["high"]), 0.0) for each in found), log(1 + off))
-    if len(found) == 1 and not off:
-        low, high = log(found[0]["low"]), log(found[0]["high"])
+    if off:
+        low, high = _together(((low, high), (-log(1 + off), log(1 + off))))
     worst = sorted(new, key=lambda situation: -_errors(situation, run.job.stack)["p90"])
     return Trust(
         situations=tuple(worst),
         low=exp(low),
         high=exp(high),
-        runs=min(int(each["runs"]) for each in found),
+        runs=runs,
+        users=int(users["runs"]),
         profile_error=off,
     )
+
+
+def what_is_new(run: PlannedRun, measured: Mapping[str, Mapping[str, MeasuredRuns]]) -> tuple[Situation, ...]:
+    """At least the layout."""
+    return tuple(situations(run, measured)) or (Situation.LAYOUT,)
+
+
+def situation_ends(
+    run: PlannedRun, new: Sequence[Situation], known: Mapping[str, CellIntervals]
+) -> tuple[float, float, int]:
+    """Logarithms of the interval of runs that were left out with what is new, and how many of them are like this."""
+    found = [_interval(run, known[situation]) for situation in new]
+    low, high = _together([(log(each["low"]), log(each["high"])) for each in found])
+    return low, high, min(int(each["runs"]) for each in found)
+
+
+def _together(ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """What is new adds up, as errors do that have nothing to do with each other."""
+    if len(ends) == 1:
+        return ends[0]
+    return -hypot(*(min(low, 0.0) for low, _ in ends)), hypot(*(max(high, 0.0) for _, high in ends))
+
+
+def kind_of(run: PlannedRun) -> str:
+    """As intervals are kept by it."""
+    return "unusual" if run.unusual else "usual"
 
 
 def guess(job: PlannedJob) -> Trust:
     """Of what was never held against measured runs."""
     off = log(1 + profile_error(job.machine, job.dtype))
     reach = exp(hypot(log(GUESSED), off))
-    return Trust(situations=(), low=1 / reach, high=reach, runs=0, profile_error=expm1(off))
+    return Trust(situations=(), low=1 / reach, high=reach, runs=0, users=0, profile_error=expm1(off))
 
 
 def evidence(run: PlannedRun) -> tuple[MeasuredAccuracy, ...]:
@@ -102,12 +134,10 @@ def is_measured(job: PlannedJob) -> bool:
     return any(job.chip in chips for chips in _measured().values())
 
 
-def _interval(run: PlannedRun, situation: Situation) -> dict[str, float]:
+def _interval(run: PlannedRun, known: CellIntervals) -> Mapping[str, float]:
     """Of the cell of the run, or of the nearest that has one."""
-    known: dict[str, dict[str, float]] = _file()["intervals"][situation]
-    kind = "unusual" if run.unusual else "usual"
     stacks, chips = (run.job.stack, EVERY), (run.job.chip, EVERY)
-    names = (f"{stack}/{chip}/{kind}" for stack in stacks for chip in chips)
+    names = (f"{stack}/{chip}/{kind_of(run)}" for stack in stacks for chip in chips)
     return next(known[name] for name in (*names, f"{EVERY}/{EVERY}/usual") if name in known)
 
 
@@ -136,16 +166,21 @@ def _of_memory(stack: str) -> MeasuredAccuracy:
 
 @cache
 def _measured() -> dict[str, dict[str, MeasuredRuns]]:
+    return measured_runs(_file()["measured"])
+
+
+def measured_runs(known: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, MeasuredRuns]]:
+    """Of every stack and type of GPU, as the file has them."""
     return {
         stack: {
             chip: MeasuredRuns(
-                formats=frozenset(known["formats"]),
-                models=frozenset(known["models"]),
-                devices=frozenset(known["devices"]),
+                formats=frozenset(each["formats"]),
+                models=frozenset(each["models"]),
+                devices=frozenset(each["devices"]),
             )
-            for chip, known in chips.items()
+            for chip, each in chips.items()
         }
-        for stack, chips in _file()["measured"].items()
+        for stack, chips in known.items()
     }
 
 

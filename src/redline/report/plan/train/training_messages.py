@@ -321,6 +321,15 @@ def _accuracy(plan: TrainingPlan, what: str) -> MeasuredAccuracy | None:
 
 def rests_on(plan: TrainingPlan) -> str:
     """What the 80 % interval of the step rests on."""
+    text = ngettext(
+        "It is at least as wide as that of {runs:,} run of other people, to which nothing was fitted.",
+        "It is at least as wide as that of {runs:,} runs of other people, to which nothing was fitted.",
+        plan.trust.users,
+    )
+    return sentences([_runs_like_it(plan), text.format(runs=plan.trust.users)])
+
+
+def _runs_like_it(plan: TrainingPlan) -> str:
     if not plan.trust.runs:
         return _("The 80 % interval comes from other software or GPUs: none of these runs is like this plan.")
     text = ngettext(
