@@ -104,6 +104,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replay the steps with the cause of each finding gone: what its fix gains, beside its bound",
     )
+    parser.add_argument(
+        "--save-altered",
+        metavar="FOLDER",
+        help="with one --what-if: save its timelines as traces in a new folder, one per rank, to be diagnosed, merged "
+        "and compared; they say what they were altered by",
+    )
     add_with_trace(parser)
     parser.add_argument(
         "--fail-on",
@@ -137,6 +143,11 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
         raise UsageError("diagnose: an HTML report is 2 MB of text; give it a file, such as -o report.html")
     if _is_of_requests_alone(options, files, form, tables):
         return _tell_requests(options, form)
+    if options.save_altered and redactor is not None:
+        raise UsageError(
+            "diagnose: --save-altered writes whole traces, and --redact cleans the report alone; leave one of them "
+            "out, and then `redline merge --redact` what was saved"
+        )
     trace = planned_trace(files, options, form)
     reading = job_options(options)
     with progress(options) as tell:
@@ -149,6 +160,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
             client=options.client,
             what_if=options.what_if or (),
             forecast=options.forecast,
+            save_altered=options.save_altered,
         )
     if redactor is not None:
         diagnose_result = diagnose_result.redacted(redactor)
@@ -165,6 +177,8 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
     deliver(text, options.output, force=options.force)
     tell_tracebacks(diagnose_result.failures, options)
     if not options.quiet:
+        if diagnose_result.saved:
+            remark(f"saved in {options.save_altered}, altered and not measured: {len(diagnose_result.saved):,} x trace")
         if diagnose_result.removed is not None and (form not in ("text", "md") or options.output):
             remark(redacted_text(diagnose_result.removed))
         _point_onwards(options, files, diagnose_result, tables)
@@ -252,7 +266,10 @@ def _point_onwards(
     wanted = [table for table in (_TABLE_OF.get(loss) for loss in losses[:2]) if table and table not in shown]
     clocks = diagnose_result.diagnosis.clocks
     paths = "... --redact" if options.redact else quoted(options.paths)
-    if format_of(options, FORMATS) == "html" and options.output is not None:
+    if diagnose_result.saved:
+        verb, before = ("compare", options.paths) if len(options.paths) == 1 else ("diagnose", [])
+        point_to(f"redline {verb} {quoted([*before, options.save_altered])}")
+    elif format_of(options, FORMATS) == "html" and options.output is not None:
         point_to(f"open {'the report' if options.redact else quoted([options.output])} in a browser")
     elif diagnose_result.serving is not None and diagnose_result.serving.causes:
         _point_to_page(diagnose_result.serving.causes[0].code, options)

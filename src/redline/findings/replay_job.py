@@ -1,6 +1,6 @@
 """Replay the steps of a job with what-ifs that were asked for, and with the cause of each finding gone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from redline.ranks.read_files import JobOptions
 from redline.replay.changes import Change, Scenario, SpanChange
 from redline.replay.critical_path import critical_path_of
 from redline.replay.forecast import Forecast, JobReplay, RankReplay, ScenarioReplay, rank_replay
+from redline.replay.job_graph import JobGraph
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
@@ -32,6 +33,9 @@ MOST_RANKS = 256  # that are replayed together
 MOST_EDGES = 8_000_000  # of all ranks together
 _FIRST = 3  # fixes whose effect together is said
 _APART = 0.005  # of the step: ranks that differ by less are shown as one
+
+Take = Callable[[JobGraph, ScenarioReplay], None]
+"""Is given each scenario that was asked for, as it was replayed."""
 
 _BY_CODE = {rule.code: rule for rule in RULES}
 
@@ -83,7 +87,7 @@ class ReplayWork:
         return gone or (SpanChange(rank=self.ranks[place]),)
 
 
-def replay_job(
+def replay_job(  # noqa: PLR0913 (where the traces are, how they are read again, and who looks at the replay)
     diagnosis: Diagnosis,
     findings: Findings,
     asked: Sequence[Scenario],
@@ -93,6 +97,7 @@ def replay_job(
     machine: str | None,
     options: JobOptions,
     progress: Progress = silent,
+    take: Take | None = None,
 ) -> ReplayedJob:
     """With the ranks that were kept; else it opens the traces again. Where that is not possible, it says so instead."""
     why_not = _why_not(diagnosis)
@@ -113,7 +118,7 @@ def replay_job(
         )
     if why_not:
         return ReplayedJob(declined=why_not, asked=_declined(asked, why_not, diagnosis))
-    return _Replaying(diagnosis, findings, work, [opened[place] for place in range(len(opened))]).replayed()
+    return _Replaying(diagnosis, findings, work, [opened[place] for place in range(len(opened))], take).replayed()
 
 
 def forecasts_of(findings: Findings, replayed: ReplayedJob, slowdown: float) -> dict[str, GainForecast]:
@@ -199,9 +204,14 @@ class _Replaying:
     """All scenarios of a job."""
 
     def __init__(
-        self, diagnosis: Diagnosis, findings: Findings, work: ReplayWork, opened: Sequence[OpenedRank]
+        self,
+        diagnosis: Diagnosis,
+        findings: Findings,
+        work: ReplayWork,
+        opened: Sequence[OpenedRank],
+        take: Take | None,
     ) -> None:
-        self.work, self.opened = work, opened
+        self.work, self.opened, self.take = work, opened, take
         self.alone_ns = {finding.code: finding.alone_ns for finding in findings.findings}
         self.steps = max((len(rank.ledger.start_ns) for rank in diagnosis.ranks), default=0)
         self.step_ns = float(diagnosis.in_steps.sum()) / max(diagnosis.rank_steps, 1)
@@ -213,7 +223,7 @@ class _Replaying:
 
     def replayed(self) -> ReplayedJob:
         replays = self.replay.each()
-        asked = tuple(self._scenario(scenario) for scenario in islice(replays, len(self.work.asked)))
+        asked = tuple(self._asked(scenario) for scenario in islice(replays, len(self.work.asked)))
         fixes = {code: self._plain(scenario.forecast) for code, scenario in zip(self.work.codes, replays, strict=True)}
         first = sorted(
             (code for code in fixes if self._gain_ns(fixes[code]) > 0), key=lambda c: -self._gain_ns(fixes[c])
@@ -243,6 +253,11 @@ class _Replaying:
             after_ns=self.step_ns * (1 - forecast.gain_share),
             declined=forecast.declined,
         )
+
+    def _asked(self, scenario: ScenarioReplay) -> ReplayedScenario:
+        if self.take is not None:
+            self.take(self.replay.job, scenario)
+        return self._scenario(scenario)
 
     def _scenario(self, scenario: ScenarioReplay) -> ReplayedScenario:
         """With what limits afterwards."""

@@ -27,6 +27,11 @@ class Job:
     world_size: int
     failures: tuple[Failure, ...]
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The what-ifs that its timelines were altered by; none where they were not."""
+        return tuple(dict.fromkeys(change for rank in self.ranks for change in rank.changes))
+
 
 def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress = silent) -> Job:
     """Summaries of every rank in these files. Raises InputError only where not one rank can be read."""

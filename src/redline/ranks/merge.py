@@ -14,7 +14,7 @@ from redline.ranks.job import Job
 from redline.ranks.read_failures import Failure, explained, failure_of
 from redline.ranks.summary import RankSummary
 from redline.storage import is_remote
-from redline.timeline.timeline import Kind, Timeline
+from redline.timeline.timeline import Kind, Timeline, TimelineOrigin
 from redline.trace import schema
 from redline.trace.decode import decoded_batches
 from redline.trace.document import Document
@@ -63,6 +63,7 @@ class Merged:
     on_own_clocks: tuple[int, ...]  # ranks that could not be aligned with the others
     missing_ranks: tuple[int, ...]  # ranks of the job that no trace is of
     failures: tuple[Failure, ...]  # files that could not be read
+    changes: tuple[str, ...] = ()  # what-ifs that the timelines were altered by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +105,7 @@ def write_merged(
         on_own_clocks=tuple(job.ranks[index].rank for index in job.clocks.alone),
         missing_ranks=job.missing,
         failures=job.failures,
+        changes=job.changes,
     )
 
 
@@ -237,11 +239,13 @@ def _about(job: Job, zero_ns: int) -> dict[str, object]:
     first = job.ranks[0].metadata
     synthetic = next((rank.metadata.synthetic for rank in job.ranks if rank.metadata.synthetic), "")
     envelope = Envelope(kind=MERGED_KIND, schema_version=1, made_by="redline merge", synthetic=bool(synthetic))
+    origins = [rank.origin for rank in job.ranks if rank.origin is not TimelineOrigin.MEASURED]
     return {
         "redline": envelope.to_dict(),
+        **({schema.ORIGIN_KEY: str(origins[0])} if origins else {}),
         schema.BASE_TIME_KEY: zero_ns,
         "displayTimeUnit": "ms",
-        **written_metadata(replace(first, world_size=job.world_size, synthetic=synthetic)),
+        **written_metadata(replace(first, world_size=job.world_size, synthetic=synthetic, changes=job.changes)),
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from redline.ranks.collectives import RankArrivals, arrivals_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
-from redline.timeline.timeline import BUSY_KINDS, CALL_KINDS, NONE, Kind, Metadata, Source, Timeline
+from redline.timeline.timeline import BUSY_KINDS, CALL_KINDS, NONE, Kind, Metadata, Source, Timeline, TimelineOrigin
 from redline.trace.devices import device_rows, devices_of
 from redline.trace.schema import is_graph_launch
 
@@ -33,6 +33,8 @@ class RankSummary:
 
     rank: int
     rank_origin: str
+    origin: TimelineOrigin
+    changes: tuple[str, ...]  # what an altered one was altered by
     source: Source
     metadata: Metadata
     device_names: tuple[str, ...]  # of the devices that did work
@@ -56,6 +58,8 @@ def summarise(timeline: Timeline) -> RankSummary:
     return RankSummary(
         rank=timeline.rank,
         rank_origin=timeline.rank_origin,
+        origin=timeline.origin,
+        changes=timeline.changes,
         source=timeline.source,
         metadata=timeline.metadata,
         device_names=tuple(dict.fromkeys(device.name for device in devices_of(timeline))),

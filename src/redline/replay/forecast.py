@@ -119,7 +119,7 @@ class JobReplay:
         return replay
 
     def times_ns(self, scenario: int) -> I64:
-        """When each point of the job comes in a scenario."""
+        """When each point of the job comes in a scenario, even if no forecast is made of it."""
         delays_ns = self._delays_ns([rank.changes[scenario] for rank in self._ranks])
         return replayed(self.job.edges, self.plan, delays_ns[:, None], 0)[:, 0]
 

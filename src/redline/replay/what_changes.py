@@ -1,6 +1,6 @@
 """What a scenario does to the edges of a rank's graph. Needs the trace; what it gives does not."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,6 +10,7 @@ from redline.analysis.rank.activity import loader_time, own_time_of_operators
 from redline.analysis.rank.name_matching import matching
 from redline.replay.changes import Scenario, SpanChange, Target, TimeChange
 from redline.replay.edges import EdgeKind
+from redline.replay.host_weights import WeighedTime
 from redline.replay.loader_batches import LoaderBatches, loader_batches
 from redline.replay.rank_graph import RankGraph
 from redline.replay.recorded_order import runs_on_cpu
@@ -63,6 +64,12 @@ def changes_on(timeline: Timeline, graph: RankGraph, scenarios: Sequence[Scenari
     return tuple(finding.of_scenario(scenario) for scenario in scenarios)
 
 
+def weighed_times(timeline: Timeline, graph: RankGraph, scenario: Scenario) -> tuple[WeighedTime, ...]:
+    """Which times of the threads of a rank a scenario makes longer or shorter."""
+    finding = _Finding(timeline, graph)
+    return tuple(weighed for change in scenario.changes for weighed in finding.weighed(change))
+
+
 class _Finding:
     """Which edges each kind of change is about."""
 
@@ -108,6 +115,22 @@ class _Finding:
         if not self._is_on(change) or change.like_others or change.target is Target.START:
             return []
         return _FOUND_BY[change.target](self, change)
+
+    def weighed(self, change: TimeChange | SpanChange) -> Iterator[WeighedTime]:
+        if isinstance(change, SpanChange):
+            if change.rank == self.graph.rank:
+                yield WeighedTime(time=change.host, factor=0.0)
+        elif not self._is_on(change) or change.like_others:
+            return
+        elif change.target is Target.KERNELS and self.on_cpu:
+            yield WeighedTime(time=self._own_time(change.pattern), factor=change.factor)
+        elif change.target is Target.LOADER:
+            yield WeighedTime(time=self._loading, factor=0.0 if change.workers else change.factor)
+        elif change.target is Target.HOST:
+            own = self._own_time("") if self.on_cpu else {}
+            yield WeighedTime(time=_joined(self._loading, own), factor=change.factor, outside=True)
+        elif change.target is Target.OPERATOR:
+            yield WeighedTime(time=self._time_of(self._operators(change.pattern)), factor=change.factor)
 
     # --- device ---
 
@@ -230,21 +253,27 @@ class _Finding:
 
     def operator(self, change: TimeChange) -> list[EdgeChange]:
         spans = self.timeline.spans
-        operators = spans.rows_of(Kind.OPERATOR)
-        exact = matching(self.timeline, operators, change.pattern.__eq__)
-        meant = exact if exact.any() else matching(self.timeline, operators, _contains(change.pattern))
-        rows = operators[meant]
+        rows = self._operators(change.pattern)
         inside = np.zeros(len(spans), bool)
         inside[rows] = True
         work = self.timeline.device_work
         launched = work.row[nearest_of(inside, spans.parent, work.operator) != NONE].astype(np.int64)
         calls = self.graph.call_row[nearest_of(inside, spans.parent, self.graph.call_row) != NONE]
-        time = {
+        parts = [self._of_work(launched, change.factor), self._host_part(self._time_of(rows), change.factor)]
+        return parts if change.factor else [*parts, self._without_waits(calls), *self._without_launch(launched)]
+
+    def _operators(self, pattern: str) -> I64:
+        """Of this name; where there is none, of names that contain it."""
+        operators = self.timeline.spans.rows_of(Kind.OPERATOR)
+        exact = matching(self.timeline, operators, pattern.__eq__)
+        return operators[exact if exact.any() else matching(self.timeline, operators, _contains(pattern))]
+
+    def _time_of(self, rows: I64) -> dict[int, Intervals]:
+        spans = self.timeline.spans
+        return {
             lane: Intervals.union_of(spans.start_ns[rows[here]], spans.end_ns[rows[here]])
             for lane, here in grouped(spans.lane[rows])
         }
-        parts = [self._of_work(launched, change.factor), self._host_part(time, change.factor)]
-        return parts if change.factor else [*parts, self._without_waits(calls), *self._without_launch(launched)]
 
     def _of_spans(self, change: SpanChange) -> list[EdgeChange]:
         """What is saved of each piece of work; what is saved whole is not launched either."""
@@ -276,6 +305,11 @@ _FOUND_BY: Mapping[Target, Callable[[_Finding, TimeChange], list[EdgeChange]]] =
     Target.OPERATOR: _Finding.operator,
     Target.RANK: _Finding.rank,
 }
+
+
+def _joined(first: Mapping[int, Intervals], second: Mapping[int, Intervals]) -> dict[int, Intervals]:
+    none = Intervals.empty()
+    return {lane: first.get(lane, none) | second.get(lane, none) for lane in first.keys() | second.keys()}
 
 
 def _meant_by(pattern: str) -> Callable[[str], bool]:

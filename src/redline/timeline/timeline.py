@@ -17,6 +17,7 @@ from redline.timeline.problems import Problem
 from redline.timeline.table import I32, I64, Column, Table, column, grouped
 
 NONE = -1
+UNSTATED_CHANGES = "changes that its file does not state"
 _FAR_NS = 2**62  # times below can be added
 
 
@@ -240,6 +241,7 @@ class Metadata:
     recorded: tuple[str, ...] = ()  # profiler options that were on: shapes, stack, memory, flops, modules
     host: str = ""
     synthetic: str = ""  # who made it up, where a trace says it is not a measurement
+    changes: tuple[str, ...] = ()  # what-ifs that it was altered by, one after the other, as they were written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,6 +286,13 @@ class Timeline:
 
     def text(self, index: int) -> str:
         return self.texts[index] if index >= 0 else ""
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What an altered timeline was altered by; none of any other."""
+        if self.origin is not TimelineOrigin.ALTERED:
+            return ()
+        return self.metadata.changes or (UNSTATED_CHANGES,)
 
     @cached_property
     def window_ns(self) -> tuple[int, int]:

@@ -142,7 +142,8 @@ class Collector:
         start_ns, dur_ns = batch.start_ns[indices], batch.dur_ns[indices]
         self._events[category or (f"ph:{encodable(phase)}" if phase else "ph:")] += len(events)
         if phase == schema.COMPLETE:
-            self._add_spans(schema.kind_of(category), events, start_ns, dur_ns)
+            if category != schema.DRAWN_CATEGORY:
+                self._add_spans(schema.kind_of(category), events, start_ns, dur_ns)
         elif phase in (schema.BEGIN, schema.END):
             timed = [(event, at) for event, at in zip(events, start_ns.tolist(), strict=True) if at != NO_TIME]
             self._log.add(Reason.MISSING_FIELD, len(events) - len(timed), example="a begin or end without ts")

@@ -7,11 +7,12 @@ from typing import Any
 from redline.artifacts.masking import masked
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import encodable
-from redline.timeline.timeline import NONE, Device, Metadata, TimelineOrigin
+from redline.timeline.timeline import NONE, Device, Metadata, Timeline, TimelineOrigin
 from redline.trace import schema
 from redline.trace.rank_claim import LARGEST_JOB, is_rank
 
 _LATEST_NS = 2**62  # the year 2116
+_MOST_CHANGES, _CHANGE_LETTERS = 64, 500  # of what a file says: a digest has to hold it
 
 
 def metadata_of(raw: Mapping[str, Any], log: ProblemLog) -> Metadata:
@@ -26,6 +27,7 @@ def metadata_of(raw: Mapping[str, Any], log: ProblemLog) -> Metadata:
         recorded=tuple(word for key, word in schema.RECORDED_FLAGS.items() if raw.get(key)),
         host=_text(raw.get(schema.HOST_KEY)),
         synthetic=_text(raw.get(schema.SYNTHETIC_KEY)),
+        changes=_changes(raw.get(schema.CHANGES_KEY)),
     )
 
 
@@ -43,13 +45,30 @@ def written_metadata(metadata: Metadata) -> dict[str, Any]:
     flags = {key: 1 for key, word in schema.RECORDED_FLAGS.items() if word in metadata.recorded}
     info = {schema.BACKEND_KEY: metadata.backend, schema.WORLD_SIZE_KEY: metadata.world_size}
     synthetic = {schema.SYNTHETIC_KEY: metadata.synthetic} if metadata.synthetic else {}
+    changes = {schema.CHANGES_KEY: list(metadata.changes)} if metadata.changes else {}
     return {
         **synthetic,
+        **changes,
         schema.DEVICES_KEY: devices,
         schema.DISTRIBUTED_KEY: info if metadata.world_size else {},
         **metadata.versions,
         **flags,
     }
+
+
+def written_rank_metadata(timeline: Timeline) -> dict[str, Any]:
+    """The same of one rank alone, with what is its own: its number, its host, its groups."""
+    metadata = timeline.metadata
+    record = written_metadata(metadata)
+    if metadata.host:
+        record[schema.HOST_KEY] = metadata.host
+    if record[schema.DISTRIBUTED_KEY]:
+        groups = [
+            {schema.GROUP_NAME_KEY: name, schema.GROUP_RANKS_KEY: list(ranks)}
+            for name, ranks in metadata.group_ranks.items()
+        ]
+        record[schema.DISTRIBUTED_KEY] |= {schema.RANK_KEY: timeline.rank, schema.GROUPS_KEY: groups}
+    return record
 
 
 def stated_rank(raw: Mapping[str, Any]) -> int:
@@ -78,6 +97,12 @@ def as_int(value: Any, otherwise: int) -> int:
     except ValueError:
         return otherwise
     return number if abs(number) < 2**63 else otherwise
+
+
+def _changes(stated: Any) -> tuple[str, ...]:
+    if not isinstance(stated, list):
+        return ()
+    return tuple(text for change in stated[:_MOST_CHANGES] if (text := _text(change)[:_CHANGE_LETTERS]))
 
 
 def _text(value: Any) -> str:

@@ -5,7 +5,8 @@ regions that cross Python calls) go to a further track of their lane.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 
@@ -27,11 +28,46 @@ _ENCODE = msgspec.json.Encoder().encode
 Written = tuple[str, bytes]  # category, text
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrawnSlice:
+    """Something to be drawn beside the ranks. Of slices of a track, an outer one comes before those inside it."""
+
+    track: int  # from 0
+    start_ns: int
+    dur_ns: int
+    name: str
+
+
+def drawn_events(title: str, slices: Sequence[DrawnSlice], beyond: int, zero_ns: int) -> Iterator[Written]:
+    """A process with these slices, above all ranks; `beyond` is a number that no rank has, `zero_ns` counts as 0."""
+    pid, first_tid = beyond * PIDS_PER_RANK + 1, beyond * TIDS_PER_RANK + 1
+    yield _naming("process_name", pid, 0, {"name": title})
+    yield _naming("process_sort_index", pid, 0, {"sort_index": -1})
+    for track in sorted({drawn.track for drawn in slices}):
+        label = f"{title} ({track + 1})" if track else title
+        yield _naming("thread_name", pid, first_tid + track, {"name": label})
+        yield _naming("thread_sort_index", pid, first_tid + track, {"sort_index": track})
+    for drawn in slices:
+        event = Event(
+            ph=schema.COMPLETE,
+            cat=schema.DRAWN_CATEGORY,
+            name=drawn.name,
+            pid=pid,
+            tid=first_tid + drawn.track,
+            ts=(drawn.start_ns - zero_ns) / 1000,
+            dur=drawn.dur_ns / 1000,
+        )
+        yield schema.DRAWN_CATEGORY, _ENCODE(event)
+
+
 class RankEvents:
     """The events of one rank, as text."""
 
-    def __init__(self, timeline: Timeline, shift_ns: int, kinds: frozenset[Kind], *, memory: bool) -> None:
-        """`shift_ns` is added to every time; only spans of these kinds are written."""
+    def __init__(
+        self, timeline: Timeline, shift_ns: int, kinds: frozenset[Kind], *, memory: bool, further_tracks: bool = True
+    ) -> None:
+        """`shift_ns` is added to every time; only spans of these kinds are written. Without further tracks a lane stays
+        one, as in a trace of the profiler, and Perfetto drops what it would drop there."""
         self._timeline = timeline
         self._shift_ns = shift_ns
         self._memory = memory
@@ -43,7 +79,8 @@ class RankEvents:
         pids = [self._first_pid + place.get(lane.device, 0) for lane in timeline.lanes]
         self._pid = np.array(pids or [0])[spans.lane]
         self._tids = _ThreadNumbers(timeline.rank * TIDS_PER_RANK + 1)  # Perfetto wants them unique, and none to be 0
-        tracks = zip(spans.lane.tolist(), _tracks(timeline, self._kept).tolist(), strict=True)
+        track = _tracks(timeline, self._kept) if further_tracks else np.zeros(len(spans), np.int64)
+        tracks = zip(spans.lane.tolist(), track.tolist(), strict=True)
         self._tid = np.fromiter(map(self._tids.__getitem__, tracks), np.int64, len(spans))
         self._name = [timeline.texts[name] for name in spans.name.tolist()]
         self._start_us = (spans.start_ns + shift_ns) / 1000  # shifted times are small: a double holds them exactly
@@ -59,12 +96,13 @@ class RankEvents:
             yield from self._memory_marks()
 
     def _namings(self) -> Iterator[Written]:
-        rank = self._timeline.rank
+        rank, changes = self._timeline.rank, "; ".join(self._timeline.changes)
+        altered = f" (altered by {changes:.200}, not measured)" if changes else ""
         rows = np.flatnonzero(self._kept)
         for pid in np.unique(self._pid[rows]).tolist():
             number = pid - self._first_pid
             label = f"Rank {rank} GPU {self._devices[number - 1]}" if number else f"Rank {rank}"
-            yield _naming("process_name", pid, 0, {"name": label})
+            yield _naming("process_name", pid, 0, {"name": label + altered})
             yield _naming("process_sort_index", pid, 0, {"sort_index": pid})
         track_of = {tid: track for (_, track), tid in self._tids.items()}
         where = (self._pid, self._tid, self._timeline.spans.lane)

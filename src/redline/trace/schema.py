@@ -18,6 +18,7 @@ BASE_TIME_KEY = "baseTimeNanoseconds"
 SYNTHETIC_KEY = "synthetic"
 EVIDENCE_KEY, EVIDENCE_VERSION_KEY, EVIDENCE_VERSION = "redline", "version", 1  # of the host, by `redline run`
 ORIGIN_KEY = "timelineOrigin"  # of ours alone: predicted or altered; a trace without it was measured
+CHANGES_KEY = "timelineChanges"  # of ours alone: the what-ifs that an altered trace was altered by
 
 COMPLETE, BEGIN, END, METADATA, INSTANT, FLOW_START, FLOW_END, COUNTER = "X", "B", "E", "M", "i", "s", "f", "C"
 INSTANT_PHASES = frozenset({"i", "I", "R"})
@@ -197,6 +198,7 @@ CATEGORY_OF_KIND = {
     Kind.OTHER: "other",
 }
 MEMORY_CATEGORY, MEMORY_NAME = "cpu_instant_event", "[memory]"
+DRAWN_CATEGORY = "redline"  # of ours alone: drawn into a merged trace, and no part of what ran
 EVENT_CATEGORY, EVENT_REACHED = "cuda_event", "cudaEvent"
 WAITER_OF = {
     "Stream Wait Event": Waiter.STREAM_FOR_EVENT,
@@ -903,6 +905,7 @@ METADATA_KEYS = (
     HOST_KEY,
     SYNTHETIC_KEY,
     ORIGIN_KEY,
+    CHANGES_KEY,
     EVIDENCE_KEY,
     *RECORDED_FLAGS,
     *VERSION_KEYS,

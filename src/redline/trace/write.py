@@ -1,4 +1,4 @@
-"""Timelines that no file is of (a prediction) as one trace that Perfetto opens and the reader reads back."""
+"""Timelines that no file is of (a prediction, a what-if) as one trace that Perfetto opens and the reader reads back."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,20 +10,21 @@ from isal import igzip
 
 from redline.artifacts import Envelope, refuse_unless_writable, write_atomic
 from redline.errors import OutputError
-from redline.timeline.timeline import Kind, Timeline
+from redline.timeline.timeline import Kind, Timeline, TimelineOrigin
 from redline.trace import schema
-from redline.trace.metadata import written_metadata
+from redline.trace.metadata import written_metadata, written_rank_metadata
 from redline.trace.perfetto import RankEvents
 
 GZIP_LEVEL = 1
 SEPARATOR = b",\n"
 KIND = "predicted-trace"
+ALTERED_KIND = "altered-trace"
 
 
 def write_timelines(
     timelines: Sequence[Timeline], path: Path, *, made_by: str, notes: Sequence[str] = (), force: bool = False
 ) -> int:
-    """One file of all ranks, which share a clock; gives the bytes of its text. `notes` say what was left out."""
+    """One file of these ranks, which share a clock; gives the bytes of its text. `notes` say what was left out."""
     check_trace_name(path, force=force)
     size_bytes = 0
     with write_atomic(path, force=force) as file, compressed(file, path) as text:
@@ -61,7 +62,8 @@ def compressed(file: BinaryIO, path: Path) -> Iterator[BinaryIO]:
 
 def _document(timelines: Sequence[Timeline], made_by: str, notes: Sequence[str]) -> Iterator[bytes]:
     first = timelines[0]
-    envelope = Envelope(kind=KIND, schema_version=1, made_by=made_by, synthetic=bool(first.metadata.synthetic))
+    kind = ALTERED_KIND if first.origin is TimelineOrigin.ALTERED else KIND
+    envelope = Envelope(kind=kind, schema_version=1, made_by=made_by, synthetic=bool(first.metadata.synthetic))
     zero_ns = min(timeline.zero_ns for timeline in timelines)
     yield head(
         {
@@ -69,12 +71,23 @@ def _document(timelines: Sequence[Timeline], made_by: str, notes: Sequence[str])
             schema.ORIGIN_KEY: str(first.origin),
             schema.BASE_TIME_KEY: zero_ns,
             "displayTimeUnit": "ms",
-            **written_metadata(first.metadata),
+            **(
+                written_rank_metadata(first)
+                if kind == ALTERED_KIND and len(timelines) == 1
+                else written_metadata(first.metadata)
+            ),
         }
     )
     separator = b""
     for timeline in timelines:
-        for _, text in RankEvents(timeline, timeline.zero_ns - zero_ns, frozenset(Kind), memory=True):
+        events = RankEvents(
+            timeline,
+            timeline.zero_ns - zero_ns,
+            frozenset(Kind),
+            memory=True,
+            further_tracks=kind != ALTERED_KIND,
+        )
+        for _, text in events:
             yield separator + text
             separator = SEPARATOR
     yield TAIL

@@ -35,6 +35,11 @@ class Judgement(StrEnum):
     UNDECIDED = "undecided"  # too small for recordings that were not interleaved, or within the spread of their steps
     OTHER_WORK = "other work"  # known FLOPs per step differ: a longer step is not a slower one
     PREDICTED = "predicted"  # one of the two did not run: it is a plan
+    ALTERED = "altered"  # one of the two is a what-if, and so is no measurement
+
+    @property
+    def of_measurements(self) -> bool:
+        return self not in (Judgement.PREDICTED, Judgement.ALTERED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +132,7 @@ class RecordingDifference:
     interval: RatioInterval | None  # of the change of the step as a share of it; None with less than three steps
     judgement: Judgement
     predicted: tuple[bool, bool]  # which of them are plans
+    altered: tuple[str, str]  # the what-ifs that each was altered by; "" where it was not
     work: WorkChange
     accounts: tuple[AmountChange, ...]  # all of them; they add up to the step
     phases: tuple[AmountChange, ...]  # phase and kind; they add up to the step too; none where a recording has none
@@ -163,8 +169,9 @@ def difference_of(
         medians_ns=(_median_ns(before), _median_ns(after)),
         steps=(before.rank_steps, after.rank_steps),
         interval=interval,
-        judgement=_judged((before.predicted, after.predicted), work, step, interval),
+        judgement=_judged((before, after), work, step, interval),
         predicted=(before.predicted, after.predicted),
+        altered=(before.altered, after.altered),
         work=work,
         accounts=accounts,
         phases=_phases(before, after),
@@ -178,9 +185,11 @@ def difference_of(
 
 
 def _judged(
-    predicted: tuple[bool, bool], work: WorkChange, step: AmountChange, interval: RatioInterval | None
+    sides: tuple[Diagnosis, Diagnosis], work: WorkChange, step: AmountChange, interval: RatioInterval | None
 ) -> Judgement:
-    if any(predicted):
+    if any(side.altered for side in sides):
+        return Judgement.ALTERED
+    if any(side.predicted for side in sides):
         return Judgement.PREDICTED
     if work.differs:
         return Judgement.OTHER_WORK

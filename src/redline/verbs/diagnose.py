@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from redline.analysis.rank.step_view import StepView
     from redline.findings.kept_ranks import RankKeeper
     from redline.replay.changes import Scenario
+    from redline.verbs.altered_traces import AlteredTraces
 
 
-def diagnose(
+def diagnose(  # noqa: PLR0913 (all that can be asked of traces; all of it has a default)
     paths: str | Path | Sequence[str | Path],
     *,
     machine: str | None = None,
@@ -41,6 +42,7 @@ def diagnose(
     client: str | Path | None = None,
     what_if: str | Sequence[str] = (),
     forecast: bool = False,
+    save_altered: str | Path | None = None,
 ) -> DiagnoseResult:
     """Read the traces or digests named by files, folders or patterns, and account for their time.
 
@@ -49,9 +51,12 @@ def diagnose(
     `draw_step` opens the trace of one rank again, the one most like the job, to draw a usual step of it.
     `what_if` is a scenario such as "kernels(gemm)/2", or several: the steps are replayed with each. `forecast` replays
     them with the cause of each finding gone, as `what_if` does too; both open the traces of a large job again.
+    `save_altered` is a new folder for the timelines of the one scenario of `what_if`, as traces that are read like any
+    other, and that say what they were altered by.
     """
     options = options or JobOptions()
     asked = _scenarios(what_if)
+    altered = None if save_altered is None else _altered_traces(save_altered, asked)
     files = find_traces(paths, digests=True)
     _refuse_for_digests(files, {"machine": machine, "step_regex": options.reading.step_regex, "model": options.model})
     kept = _keeper() if asked or forecast else None
@@ -62,13 +67,23 @@ def diagnose(
     captured = captured_of(files)
     slowdown = captured.recording_slowdown if captured is not None else 1.0
     findings = findings_of(diagnosis, outline, slowdown=slowdown)
-    replayed = None
+    replayed, saved = None, tuple[str, ...]()
     if kept is not None:
         from redline.findings.replay_job import forecasts_of, replay_job  # of no use to others
 
         replayed = replay_job(
-            diagnosis, findings, asked, kept=kept, files=files, machine=machine, options=options, progress=progress
+            diagnosis,
+            findings,
+            asked,
+            kept=kept,
+            files=files,
+            machine=machine,
+            options=options,
+            progress=progress,
+            take=None if altered is None else altered.take,
         )
+        if altered is not None:
+            saved = altered.written(diagnosis.ranks, files, machine, options, progress, replayed)
         forecasts = forecasts_of(findings, replayed, slowdown)
         findings = with_forecasts(findings, forecasts, diagnosis, outline)
     view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
@@ -82,6 +97,7 @@ def diagnose(
         captured=captured,
         serving=serving,
         replayed=replayed,
+        saved=saved,
     )
 
 
@@ -96,6 +112,12 @@ def _scenarios(what_if: str | Sequence[str]) -> "tuple[Scenario, ...]":
         return parse_scenarios(texts)
     except UsageError as error:
         raise UsageError(f"diagnose: `what_if=...`: {error}") from error
+
+
+def _altered_traces(folder: str | Path, asked: "Sequence[Scenario]") -> "AlteredTraces":
+    from redline.verbs.altered_traces import AlteredTraces  # of no use to others
+
+    return AlteredTraces(path_of(folder), asked)
 
 
 def _keeper() -> "RankKeeper":

@@ -34,6 +34,8 @@ def from_recording(
     found = diagnose(path, machine=_of_recording(path, machine)).diagnosis
     if found.predicted:
         raise InputError(f"{path}: nothing of it ran, it is a predicted step; give a recording of the job")
+    if found.altered:
+        raise InputError(f"{path}: it is altered by {found.altered:.200}, not measured; give a recording of the job")
     if not found.rank_steps:
         raise InputError(f"{path}: no step was recognised in it; give the step as numbers: step=1.52s,batch=64")
     inferred = dict(_inferred(found, workload, sequence, told, path))

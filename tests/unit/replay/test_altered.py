@@ -7,19 +7,20 @@ import pytest
 
 from redline.analysis.rank.host_phases import Phase
 from redline.analysis.rank.rank_analysis import analysis_of
+from redline.findings.beside_path import beside_path
 from redline.findings.match import COMPUTE
 from redline.findings.path_parts import labels_of, parts_of
 from redline.findings.replayed import CriticalPathParts
-from redline.replay.altered import altered_timelines
+from redline.replay.altered import altered_timeline
 from redline.replay.critical_path import critical_path_of, slack_ns
 from redline.replay.edges import EdgeKind
-from redline.replay.forecast import JobReplay, rank_replay
-from redline.replay.hiding import hiding_kernels
+from redline.replay.forecast import JobReplay, ScenarioReplay, rank_replay
 from redline.replay.replay import replayed
 from redline.replay.scenario_text import parse_scenario
 from redline.testing.jobspec import JobSpec, Straggler
 from redline.testing.synthetic import write_job
-from redline.timeline.timeline import TABLES, Timeline, TimelineOrigin
+from redline.timeline.timeline import TABLES, Kind, Timeline, TimelineOrigin
+from redline.trace import schema
 from redline.trace.reader import read_file
 from redline.trace.write import write_timelines
 from tests.conftest import RealTraces
@@ -32,29 +33,75 @@ def replay_of(spec: JobSpec, folder: Path, *texts: str) -> tuple[list[Timeline],
     return timelines, JobReplay([rank_replay(timeline, scenarios) for timeline in timelines], scenarios)
 
 
-def test_an_altered_timeline_has_the_steps_of_its_forecast_and_is_read_like_any_other(tmp_path: Path) -> None:
+def altered(timelines: list[Timeline], replay: JobReplay, scenario: ScenarioReplay) -> list[Timeline]:
+    return [altered_timeline(timeline, replay.job, place, scenario) for place, timeline in enumerate(timelines)]
+
+
+def test_an_altered_timeline_has_the_steps_of_its_forecast(tmp_path: Path) -> None:
     timelines, replay = replay_of(JobSpec(ranks=2, steps=3), tmp_path, "kernels*2", "host/2, collectives=0")
-    for number, forecast in enumerate(replay.forecasts()):
-        altered = altered_timelines(replay, timelines, number)
-        for timeline in altered:
+    for scenario in replay.each():
+        moved = altered(timelines, replay, scenario)
+        for timeline in moved:
             timeline.self_check()
             assert timeline.origin is TimelineOrigin.ALTERED
-        again = JobReplay([rank_replay(timeline) for timeline in altered], ())
+            assert timeline.changes == (scenario.forecast.scenario.name,)
+        again = JobReplay([rank_replay(timeline) for timeline in moved], ())
         starts, ends, _ = again.borders(again.job.time_ns)
-        assert int(ends.max() - starts.min()) == pytest.approx(forecast.total_ns, rel=0.002)
-        path = tmp_path / f"altered-{number}.json"
-        write_timelines(altered, path, made_by="a test")
-        read = read_file(path).timelines
-        assert [len(timeline.spans) for timeline in read] == [len(timeline.spans) for timeline in altered]
-        assert {timeline.origin for timeline in read} == {TimelineOrigin.ALTERED}
+        assert int(ends.max() - starts.min()) == pytest.approx(scenario.forecast.total_ns, rel=0.002)
+
+
+def assert_read_back(before: Timeline, path: Path) -> None:
+    """To the nanosecond, and all that tells what ran."""
+    write_timelines([before], path, made_by="a test")
+    (after,) = read_file(path).timelines
+    assert after.origin is TimelineOrigin.ALTERED
+    assert (after.changes, after.rank) == (before.changes, before.rank)
+    assert (after.metadata.host, after.metadata.group_ranks) == (before.metadata.host, before.metadata.group_ranks)
+    for kind in Kind:
+        rows = [timeline.spans.rows_of(kind) for timeline in (before, after)]
+        when = [
+            sorted(
+                zip(
+                    (timeline.zero_ns + timeline.spans.start_ns[here]).tolist(),
+                    timeline.spans.dur_ns[here].tolist(),
+                    map(timeline.text, timeline.spans.name[here].tolist()),
+                    strict=True,
+                )
+            )
+            for timeline, here in zip((before, after), rows, strict=True)
+        ]
+        assert when[0] == when[1], kind
+    assert len(np.unique(after.spans.lane)) == len(np.unique(before.spans.lane))
+    assert (before.steps.end_ns - before.steps.start_ns).tolist() == (
+        after.steps.end_ns - after.steps.start_ns
+    ).tolist()
+    launched = [timeline.device_work.launch >= 0 for timeline in (before, after)]
+    assert launched[0].sum() == launched[1].sum()
+
+
+def test_what_is_written_is_read_back_to_the_nanosecond(tmp_path: Path) -> None:
+    timelines, replay = replay_of(JobSpec(ranks=2, steps=3), tmp_path, "kernels*1.37, host/3")
+    (scenario,) = replay.each()
+    for timeline in altered(timelines, replay, scenario):
+        assert_read_back(timeline, tmp_path / f"altered-{timeline.rank}.json.gz")
+
+
+@pytest.mark.needs_traces
+def test_so_is_a_real_trace(traces: RealTraces, tmp_path: Path) -> None:
+    (timeline,) = read_file(traces / "h20_single.json.gz").timelines
+    scenarios = [parse_scenario("kernels*1.37")]
+    replay = JobReplay([rank_replay(timeline, scenarios)], scenarios)
+    (scenario,) = replay.each()
+    assert_read_back(altered([timeline], replay, scenario)[0], tmp_path / "altered.json.gz")
 
 
 def test_with_nothing_changed_every_table_stays_as_it_was(tmp_path: Path) -> None:
     timelines, replay = replay_of(JobSpec(ranks=1, steps=2), tmp_path, "kernels*1")
-    (altered,) = altered_timelines(replay, timelines, 0)
+    (scenario,) = replay.each()
+    (moved,) = altered(timelines, replay, scenario)
     for name in TABLES:
         for column, values in getattr(timelines[0], name).columns().items():
-            assert np.array_equal(values, getattr(altered, name).columns()[column]), f"{name}.{column}"
+            assert np.array_equal(values, getattr(moved, name).columns()[column]), f"{name}.{column}"
 
 
 def test_the_critical_path_is_as_long_as_each_step(tmp_path: Path) -> None:
@@ -101,12 +148,29 @@ def test_parts_of_the_path_add_up_to_it_and_name_what_it_runs_through(tmp_path: 
 
 
 @pytest.mark.needs_traces
-def test_deepseek_computes_on_its_critical_path_and_products_hide_the_exchanges(traces: RealTraces) -> None:
+def test_deepseek_computes_on_its_critical_path(traces: RealTraces) -> None:
     (timeline,) = read_file(traces / "h800_deepseek_v3_train_dualpipe.json.gz").timelines
     replay = JobReplay([rank_replay(timeline)], ())
     longest = parts(replay, [timeline], 1).accounts[0]
     assert longest.what == COMPUTE
     assert longest.share > 2 / 3
-    hiding = hiding_kernels(timeline)[0]
-    assert hiding.exchange in ("expert_dispatch", "expert_combine")
-    assert "gemm" in hiding.kernel.lower()
+
+
+@pytest.mark.needs_traces
+def test_what_is_beside_the_path_can_take_longer_by_its_slack_and_no_more(traces: RealTraces) -> None:
+    (timeline,) = read_file(traces / "h800_deepseek_v3_train_dualpipe.json.gz").timelines
+    replay = JobReplay([rank_replay(timeline)], ())
+    edges, labels = replay.job.edges, labels_of(analysis_of(timeline, None))
+    steps_ns = [int(borders.max()) for borders in replay.borders(replay.job.time_ns)[:2]]
+    slack = slack_ns(replay)
+    beside = beside_path(replay, [labels], 1)
+    assert any(schema.collective_of(one.what) in ("expert_dispatch", "expert_combine") for one in beside)
+    for one in beside:
+        named = np.array([text == one.what for text in labels.texts])[labels.row_name]
+        pieces = np.flatnonzero(np.isin(edges.kind, (EdgeKind.DEVICE, EdgeKind.TRANSFER)) & named[edges.row])
+        (least,) = pieces[slack[edges.head[pieces]] == one.slack_ns][:1]
+        for more, same in ((one.slack_ns, True), (one.slack_ns + 10, False)):
+            delays = edges.delay_ns.copy()
+            delays[least] += more
+            times = replayed(edges, replay.plan, delays[:, None], 0)[:, 0]
+            assert ([int(borders.max()) for borders in replay.borders(times)[:2]] == steps_ns) is same

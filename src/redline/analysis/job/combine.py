@@ -54,6 +54,11 @@ class Diagnosis:
         return all(rank.origin.predicted for rank in self.ranks)
 
     @property
+    def altered(self) -> str:
+        """The what-ifs that its timelines were altered by, as they were written; "" where it was not."""
+        return "; ".join(dict.fromkeys(change for rank in self.ranks for change in rank.origin.altered))
+
+    @property
     def rank_steps(self) -> int:
         return sum(len(rank.ledger.start_ns) for rank in self.ranks)
 

@@ -1,6 +1,6 @@
 """The digests of a job: from traces, read in parallel, or from files that were digested before."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,14 +60,23 @@ def analysis_again(
     digest: Digest, paths: Sequence[Path], machine: str | None, options: JobOptions
 ) -> RankAnalysis | None:
     """The trace of one rank, opened again; None where none of these files is the trace that was digested."""
-    key = RankKey.of(digest)
+    return next((analysis for _, analysis in analyses_again([digest], paths, machine, options)), None)
+
+
+def analyses_again(
+    digests: Sequence[Digest], paths: Sequence[Path], machine: str | None, options: JobOptions
+) -> Iterator[tuple[int, RankAnalysis]]:
+    """The traces of ranks, opened again one after the other, in this process; each with its place among the digests."""
+    left = {place: RankKey.of(digest) for place, digest in enumerate(digests)}
     for path in paths:
-        if is_digest(path) or not key.is_from(path):
+        if is_digest(path) or not any(key.is_from(path) for key in left.values()):
             continue
         for analysis in _digesting([path], machine, options).analyses(path):
-            if key.is_of(analysis):
-                return analysis
-    return None
+            places = (place for place, key in left.items() if key.is_from(path) and key.is_of(analysis))
+            place = next(places, None)
+            if place is not None:
+                del left[place]
+                yield place, analysis
 
 
 def work_on_ranks(

@@ -63,6 +63,7 @@ class Unseen(StrEnum):
 
     SYNTHETIC = "synthetic"
     PREDICTED = "predicted"
+    ALTERED = "altered"
     NO_PEAK = "no_peak"
     NO_DTYPE_PEAK = "no_dtype_peak"
     UNUSABLE_FIGURES = "unusable_figures"
@@ -227,7 +228,10 @@ def _unseen(diagnosis: Diagnosis) -> Iterator[Remark]:
 
 def _of_set(diagnosis: Diagnosis) -> Iterator[Remark]:
     ranks = diagnosis.ranks
-    synthetic = [rank for rank in ranks if rank.origin.synthetic]
+    altered = [rank for rank in ranks if rank.origin.altered]
+    if altered:
+        yield Remark(what=Unseen.ALTERED, ranks=len(altered), detail=diagnosis.altered)
+    synthetic = [rank for rank in ranks if rank.origin.synthetic and not rank.origin.altered]
     if synthetic:
         what = Unseen.PREDICTED if diagnosis.predicted else Unseen.SYNTHETIC
         yield Remark(what=what, ranks=len(synthetic), detail=synthetic[0].origin.synthetic)

@@ -107,6 +107,7 @@ class DigestOrigin:
     phases: tuple[str, ...]  # of the steps of a serving engine; "" for any other
     dropped: dict[str, Count] = field(default_factory=dict)  # what reading dropped, by reason
     predicted: bool = False  # nothing ran: the timeline is that of a plan
+    altered: tuple[str, ...] = ()  # what-ifs that the timeline was altered by, as they were written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,6 +229,7 @@ def _origin(timeline: Timeline) -> DigestOrigin:
         phases=tuple(map(schema.phase_of, labels)),
         dropped=dropped,
         predicted=timeline.origin is timelines.TimelineOrigin.PREDICTED,
+        altered=timeline.changes,
     )
 
 

@@ -38,6 +38,7 @@ def as_record(result: CompareResult) -> dict[str, Any]:
         **envelope.to_dict(),
         "before": result.names[0],
         "after": result.names[1],
+        "altered": {"before": difference.altered[0], "after": difference.altered[1]},
         "verdict": {"judgement": str(difference.judgement), "interleaved": False, "text": " ".join(said)},
         "change": difference.change,
         "medians_ns": list(difference.medians_ns),

@@ -7,7 +7,7 @@ from redline.report.compare.context_messages import context_name
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.language import _, listed
 from redline.report.redaction.redaction_notice import redacted_text
-from redline.report.text_parts import percent
+from redline.report.text_parts import clipped, percent
 from redline.trials.recordings import BETWEEN_PROCESSES, LEAST_WORTH, Judgement, RecordingDifference
 from redline.units import format_ns
 
@@ -18,8 +18,9 @@ def verdict_sentence(difference: RecordingDifference) -> str:
         "after": format_ns(round(difference.step.after_ns)),
         "change": percent(abs(difference.change)),
     }
-    if difference.judgement is Judgement.PREDICTED:
-        return _predicted(difference, values)
+    if not difference.judgement.of_measurements:
+        unmeasured = _altered if difference.judgement is Judgement.ALTERED else _predicted
+        return unmeasured(difference, values)
     if difference.judgement is Judgement.OTHER_WORK:
         return _other_work(difference, values)
     if difference.judgement is Judgement.FASTER:
@@ -29,6 +30,28 @@ def verdict_sentence(difference: RecordingDifference) -> str:
     if difference.change < 0:
         return _("Undecided: the average step takes {after} instead of {before}, {change} less.").format(**values)
     return _("Undecided: the average step takes {after} instead of {before}, {change} more.").format(**values)
+
+
+def _altered(difference: RecordingDifference, values: Mapping[str, str]) -> str:
+    """Of a what-if, which is never called faster or slower: nobody has measured it."""
+    first, second = (
+        _("altered by {changes}").format(changes=clipped(changes, 200))
+        if changes
+        else _("a plan")
+        if predicted
+        else _("a recording")
+        for changes, predicted in zip(difference.altered, difference.predicted, strict=True)
+    )
+    return _(
+        "A what-if, not a measurement: before is {first}, after is {second}. The average step is {after} instead of "
+        "{before}, {change}."
+    ).format(
+        first=first,
+        second=second,
+        before=values["before"],
+        after=values["after"],
+        change=signed(difference.change),
+    )
 
 
 def _predicted(difference: RecordingDifference, values: Mapping[str, str]) -> str:
@@ -62,14 +85,19 @@ def _other_work(difference: RecordingDifference, values: Mapping[str, str]) -> s
 def spread_sentences(result: CompareResult) -> list[str]:
     """What the steps of the two say beside their averages."""
     difference = result.difference
-    if difference.judgement is not Judgement.PREDICTED:
+    if difference.judgement.of_measurements:
         return [median_sentence(difference), interval_sentence(difference)]
-    sides = zip(difference.predicted, difference.medians_ns, (result.before, result.after), strict=True)
-    return [sentence for predicted, median_ns, of in sides if not predicted for sentence in _measured(median_ns, of)]
+    sides = zip(difference.medians_ns, (result.before, result.after), strict=True)
+    return [
+        sentence
+        for median_ns, side in sides
+        if not (side.diagnosis.predicted or side.diagnosis.altered)
+        for sentence in _measured(median_ns, side)
+    ]
 
 
 def _measured(median_ns: float, diagnosed: DiagnoseResult) -> Iterator[str]:
-    """Of the run that a plan is held against: a plan knows nothing of recording."""
+    """Of the run that a plan or a what-if is held against: these know nothing of recording."""
     yield _("The median step that was recorded took {time}.").format(time=format_ns(round(median_ns)))
     usual_ns = diagnosed.captured.usual_step_ns if diagnosed.captured else None
     if usual_ns is not None:
@@ -110,7 +138,9 @@ def doubts(result: CompareResult) -> Iterator[str]:
     """What weakens any conclusion, each once."""
     if result.difference.judgement is Judgement.OTHER_WORK:
         yield _work_doubt(result.difference)
-    if result.difference.judgement is not Judgement.PREDICTED:
+    if result.difference.judgement is Judgement.ALTERED:
+        yield _("A replay says what becomes of the times alone; measure the change before you rely on it.")
+    if result.difference.judgement.of_measurements:
         yield _(
             "The recordings were not interleaved: two processes of one program differed by up to {most}, so a "
             "difference below {least} is no proof."

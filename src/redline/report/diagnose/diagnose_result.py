@@ -37,6 +37,7 @@ class DiagnoseResult:
     removed: "tuple[Removed, ...] | None" = None  # by redaction; None where nothing was looked for
     serving: ServingDiagnosis | None = None  # of the engine whose run the traces are of; None where there is none
     replayed: ReplayedJob | None = None  # what-ifs and forecasts; None where none were asked for
+    saved: tuple[str, ...] = ()  # traces of the what-if, where they were asked for
     captured: Captured | None = None  # what the record of `redline run` says of these steps; None where there is none
 
     def redacted(self, redactor: "Redactor | None" = None) -> "DiagnoseResult":

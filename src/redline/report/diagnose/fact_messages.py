@@ -26,6 +26,7 @@ def headline(
     *,
     synthetic: bool,
     predicted: bool = False,
+    altered: str = "",
 ) -> str:
     """Ranks, their devices with how many have each, and whose figures were used, with the origin of these."""
     who = counted_nouns.ranks(ranks)
@@ -36,14 +37,19 @@ def headline(
         text = _("predicted, not measured: {ranks}, one per pipeline stage, on {devices}; {figures}")
         if world_size == 1:
             text = _("predicted, not measured: one rank that stands for all, on {devices}; {figures}")
+    if altered:
+        text = _("altered by {changes}, not measured: {ranks} on {devices}; {figures}")
     return (text or _("{ranks} on {devices}; {figures}")).format(
+        changes=clipped(altered, 200),
         ranks=who,
         devices=listed(f"{count:,} x {name}" if len(devices) > 1 else name for name, count in devices.items()),
         figures=listed(_figures(name, origin) for name, origin in machines) or _("no peaks known"),
     )
 
 
-def waterfall_title(*, predicted: bool) -> str:
+def waterfall_title(*, predicted: bool, altered: bool) -> str:
+    if altered:
+        return _("average step of a rank, from the redline (math) up to the time that a replay gives it")
     if predicted:
         return _("average step of a rank, from the redline (math) up to the predicted time")
     return _("average step of a rank, from the redline (math) up to the measured time")

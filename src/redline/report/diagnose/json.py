@@ -179,6 +179,7 @@ def _rank(diagnosis: Diagnosis, index: int) -> dict[str, Any]:
     return {
         **origin,
         "recorded": list(rank.origin.recorded),
+        "altered": list(rank.origin.altered),
         "kind": diagnosis.kinds[index],
         "start_unix_ns": rank.zero_ns + rank.window_ns[0],
         "window_ns": rank.ledger.window_ns,

@@ -56,6 +56,7 @@ class Screen:
     second: str  # a second cause that is worth much; "" for none
     facts: tuple[tuple[str, str], ...]
     predicted: bool  # nothing of it was measured
+    altered: bool  # by a what-if, so that its times are not those of the measurement
     waterfall_title: str
     waterfall: tuple[WaterfallLine, ...]
     rest: str  # which accounts hold nothing, or too little to be seen; "" for none
@@ -96,7 +97,8 @@ def screen_of(result: DiagnoseResult) -> Screen:
             *_facts(diagnosis, outline, waiting_is_said=_says_who_is_late(findings, outline)),
         ),
         predicted=diagnosis.predicted,
-        waterfall_title=fact_messages.waterfall_title(predicted=diagnosis.predicted),
+        altered=bool(diagnosis.altered),
+        waterfall_title=fact_messages.waterfall_title(predicted=diagnosis.predicted, altered=bool(diagnosis.altered)),
         waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
         rest=account_messages.rest(
             [bar.account for bar in outline.waterfall if not bar.time_ns],
@@ -159,6 +161,7 @@ def _headline(diagnosis: Diagnosis) -> str:
         tuple(machines),
         synthetic=any(rank.origin.synthetic for rank in ranks),
         predicted=diagnosis.predicted,
+        altered=diagnosis.altered,
     )
 
 

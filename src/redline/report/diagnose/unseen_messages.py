@@ -69,6 +69,11 @@ def _predicted(remark: Remark) -> str:
     return text.format(name=clipped(remark.detail, 40))
 
 
+def _altered(remark: Remark) -> str:
+    text = _("not measured: the timelines are altered by {changes}, and nothing says that a change would do just that")
+    return text.format(changes=clipped(remark.detail, 200))
+
+
 def _no_peak(remark: Remark) -> str:
     return _("no peaks, so no kernel can be rated: {why}").format(why=why_no_peak(remark))
 
@@ -188,6 +193,7 @@ def _left_out(remark: Remark) -> str:
 _SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
     Unseen.SYNTHETIC: _synthetic,
     Unseen.PREDICTED: _predicted,
+    Unseen.ALTERED: _altered,
     Unseen.NO_PEAK: _no_peak,
     Unseen.NO_DTYPE_PEAK: _no_dtype_peak,
     Unseen.UNUSABLE_FIGURES: _unusable_figures,

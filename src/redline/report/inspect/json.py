@@ -44,6 +44,7 @@ def _rank(job: Job, index: int) -> dict[str, Any]:
     return {
         "rank": rank.rank,
         "rank_origin": rank.rank_origin,
+        "altered": list(rank.changes),
         "path": rank.source.path,
         "member": rank.source.member,
         "devices": list(rank.device_names),

@@ -36,6 +36,8 @@ def _headline(job: Job) -> str:
     if partial:
         ranks += f" ({partial:,} partial)"
     synthetic = " (synthetic, not a measurement)" if any(rank.metadata.synthetic for rank in job.ranks) else ""
+    if job.changes:
+        synthetic = f" (altered by {clipped('; '.join(job.changes), 200)}, not measured)"
     return f"{ranks} in {plural(len(files), 'trace')}: {format_count(count)} events, {format_bytes(size)}{synthetic}"
 
 

@@ -11,6 +11,8 @@ def render(merged: Merged) -> str:
         f"{merged.path}: {plural(len(merged.ranks), 'rank')}{_clock(merged)}, {format_count(merged.events)} events and "
         f"{format_count(merged.arrows)} arrows, {format_bytes(merged.size_bytes)} of JSON; all read back and counted",
     ]
+    if merged.changes:
+        lines.append(f"altered by {clipped('; '.join(merged.changes), 200)}, not measured")
     if merged.left_out_kinds:
         lines.append(f"left out to stay within the budget: {merged.left_out_kinds}")
     if merged.left_out_ranks:

@@ -78,6 +78,7 @@ KEYS = {
         "versions": dict,
         "synthetic": str,
         "predicted": bool,
+        "altered": list,
         "step_anchor": str,
         "dropped": dict,
         "kind": int,

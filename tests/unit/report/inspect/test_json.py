@@ -29,6 +29,7 @@ KEYS = {
     "ranks": {
         "rank": int,
         "rank_origin": str,
+        "altered": list,
         "path": str,
         "member": str,
         "devices": list,

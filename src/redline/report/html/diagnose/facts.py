@@ -38,6 +38,8 @@ def _ranks(diagnosis: Diagnosis) -> Fact:
         detail = _("synthetic, not a measurement")
     if diagnosis.predicted:
         detail = _("predicted, not measured")
+    if diagnosis.altered:
+        detail = _("altered by {changes}, not measured").format(changes=clipped(diagnosis.altered, 200))
     return Fact(name=_("ranks read"), value=format_count(count), detail=detail)
 
 
