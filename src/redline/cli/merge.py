@@ -27,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="size limit of the merged trace; what is left out is reported (default: %(default)s)",
     )
+    parser.add_argument(
+        "--critical-path",
+        action="store_true",
+        help="add a track with the critical path of each step: account, operator or kernel, and rank of each part",
+    )
     add_redact(parser)
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     add_loudness(parser, verbose="tracebacks for files that Redline fails on")
@@ -51,6 +56,7 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
             force=options.force,
             options=reading,
             progress=tell,
+            critical_path=options.critical_path,
         )
     text = merge_text.render(result)
     if redactor is not None:

@@ -20,7 +20,7 @@ from redline.timeline.table import I32, I64, Column, grouped
 from redline.timeline.timeline import NONE, Kind, Timeline
 
 MOST_PARTS = 12  # of the operators and of the ranks
-_ACCOUNT_OF: Mapping[EdgeKind, str] = {
+ACCOUNT_OF: Mapping[EdgeKind, str] = {
     EdgeKind.HOST: Account.HOST,
     EdgeKind.RETURN: Account.HOST,
     EdgeKind.LOADER: Account.INPUT,
@@ -49,7 +49,7 @@ class OperatorTimes:
     @classmethod
     def of(cls, timeline: Timeline) -> "OperatorTimes":
         row, start_ns, end_ns = own_time_of_operators(timeline)
-        shift_ns = _shift_of(timeline.spans.lane[row])
+        shift_ns = clock_shift(timeline.spans.lane[row])
         order = np.argsort(start_ns + shift_ns, kind="stable")
         return cls(start_ns=(start_ns + shift_ns)[order], end_ns=(end_ns + shift_ns)[order], row=row[order])
 
@@ -140,7 +140,7 @@ def _add_rank(tables: _Tables, path: CriticalPath, job: JobGraph, rank: int, lab
         if lane in labels.loading:
             loading[here] = labels.loading[lane].overlap_with(begin_ns[here], until_ns[here])
     loading = np.where(is_host, loading * scale, 0.0)
-    shift_ns = _shift_of(path.lane)
+    shift_ns = clock_shift(path.lane)
     own = _add_operators(tables, labels, np.flatnonzero(is_host), begin_ns + shift_ns, until_ns + shift_ns, scale)
     if labels.on_gpu:
         own = np.zeros(len(own))  # they launch
@@ -150,7 +150,7 @@ def _add_rank(tables: _Tables, path: CriticalPath, job: JobGraph, rank: int, lab
         copies = has_row[here] & np.isin(labels.row_kind[path.row[here]], (Kind.COPY, Kind.SET))
         is_copy = copies & (kind == EdgeKind.DEVICE)
         tables.add("accounts", [(Account.COPY, float(left[is_copy].sum()))])
-        tables.add("accounts", [(_ACCOUNT_OF[EdgeKind(kind)], float(left[~is_copy].sum()))])
+        tables.add("accounts", [(ACCOUNT_OF[EdgeKind(kind)], float(left[~is_copy].sum()))])
     device = np.flatnonzero(has_row & np.isin(path.kind, (EdgeKind.DEVICE, EdgeKind.TRANSFER)))
     names = labels.row_name[path.row[device]]
     tables.add("operators", _by_name(labels.texts, names, dur_ns[device]))
@@ -179,7 +179,7 @@ def _add_operators(
     return own
 
 
-def _shift_of(lane: Column | I64) -> I64:
+def clock_shift(lane: Column | I64) -> I64:
     """So that the clocks of threads lie one after the other."""
     shift_ns: I64 = (lane.astype(np.int64) + 1) * _APART_NS
     return shift_ns

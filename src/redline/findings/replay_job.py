@@ -10,6 +10,7 @@ import numpy as np
 from redline.analysis.job.combine import Diagnosis
 from redline.analysis.job.digests import work_on_ranks
 from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.findings.beside_path import beside_path
 from redline.findings.exposed import time_of
 from redline.findings.finding import Finding, Findings, GainForecast
 from redline.findings.kept_ranks import KeptRank, RankKeeper
@@ -110,12 +111,7 @@ def replay_job(  # noqa: PLR0913 (where the traces are, how they are read again,
     if len(opened) < len(diagnosis.ranks):
         missing = len(diagnosis.ranks) - len(opened)
         why_not = f"a replay needs the traces of all ranks; those of {missing} are not at hand, only their digests"
-    edges = sum(len(rank.replay.graph.edges) for rank in opened.values())
-    if edges > MOST_EDGES:
-        why_not = (
-            f"the graph of this job has {edges:,} edges, and at most {MOST_EDGES:,} are replayed: "
-            "give the traces of fewer ranks, or of fewer steps"
-        )
+    why_not = why_not or too_large(len(opened), sum(len(rank.replay.graph.edges) for rank in opened.values()))
     if why_not:
         return ReplayedJob(declined=why_not, asked=_declined(asked, why_not, diagnosis))
     return _Replaying(diagnosis, findings, work, [opened[place] for place in range(len(opened))], take).replayed()
@@ -147,10 +143,20 @@ def _why_no_fix(fix: ReplayedScenario | None) -> str:
 def _why_not(diagnosis: Diagnosis) -> str:
     if diagnosis.predicted:
         return "a plan draws the host as a gap, so a replay of it tells no more than the plan"
-    if len(diagnosis.ranks) > MOST_RANKS:
+    return too_large(len(diagnosis.ranks), 0)
+
+
+def too_large(ranks: int, edges: int) -> str:
+    """Why a job of so many ranks, with so many edges in their graph, is not replayed; "" where it is."""
+    if ranks > MOST_RANKS:
         return (
-            f"the job has {len(diagnosis.ranks)} ranks, and at most {MOST_RANKS} are replayed together: "
+            f"the job has {ranks} ranks, and at most {MOST_RANKS} are replayed together: "
             "give the traces of fewer, such as some of each kind"
+        )
+    if edges > MOST_EDGES:
+        return (
+            f"the graph of this job has {edges:,} edges, and at most {MOST_EDGES:,} are replayed: "
+            "give the traces of fewer ranks, or of fewer steps"
         )
     return ""
 
@@ -212,6 +218,7 @@ class _Replaying:
         take: Take | None,
     ) -> None:
         self.work, self.opened, self.take = work, opened, take
+        self.labels = [rank.labels for rank in opened]
         self.alone_ns = {finding.code: finding.alone_ns for finding in findings.findings}
         self.steps = max((len(rank.ledger.start_ns) for rank in diagnosis.ranks), default=0)
         self.step_ns = float(diagnosis.in_steps.sum()) / max(diagnosis.rank_steps, 1)
@@ -235,7 +242,7 @@ class _Replaying:
             unexplained=sum(of_rank.unexplained for of_rank in explained),
             rule_error=self.replay.error_by_rules,
             ranks=len(self.opened),
-            path=None if self.replay.declined else self._path(),
+            path=None if self.replay.declined else self._path_and_beside(),
             asked=asked,
             fixes=fixes,
             first_fixes=tuple(first[:_FIRST]),
@@ -293,4 +300,7 @@ class _Replaying:
     def _path(self, scenario: ScenarioReplay | None = None) -> CriticalPathParts:
         """Of the steps as they were measured, or in a scenario."""
         path = critical_path_of(self.replay, scenario)
-        return parts_of(path, self.replay.job, [rank.labels for rank in self.opened], self.steps)
+        return parts_of(path, self.replay.job, self.labels, self.steps)
+
+    def _path_and_beside(self) -> CriticalPathParts:
+        return replace(self._path(), beside=beside_path(self.replay, self.labels, self.steps))

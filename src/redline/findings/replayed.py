@@ -14,6 +14,15 @@ class PathPart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BesidePath:
+    """Device work that nothing waits for at once."""
+
+    what: str  # its name
+    time_ns: float  # of the average step, of pieces that are beside the path
+    slack_ns: int  # so much longer any one of these pieces could take before the steps do
+
+
+@dataclass(frozen=True, kw_only=True)
 class CriticalPathParts:
     """What the critical path of the steps runs through; each table has the longest first."""
 
@@ -21,6 +30,7 @@ class CriticalPathParts:
     phases: tuple[PathPart, ...] = ()  # none where they are not known
     operators: tuple[PathPart, ...] = ()  # operators on a CPU, kernels on a GPU
     ranks: tuple[PathPart, ...] = ()
+    beside: tuple[BesidePath, ...] = ()  # what of the device is not on it
 
     @property
     def limit(self) -> str:

@@ -20,7 +20,7 @@ from redline.trace.decode import decoded_batches
 from redline.trace.document import Document
 from redline.trace.inflate import contents
 from redline.trace.metadata import written_metadata
-from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, RankEvents, Written
+from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, DrawnSlice, RankEvents, Written, drawn_events
 from redline.trace.write import SEPARATOR, TAIL, compressed, head
 from redline.units import format_bytes, format_ns
 
@@ -39,6 +39,17 @@ LEVELS: tuple[tuple[str, frozenset[Kind]], ...] = (
 """What is left out, more from line to line, until the rest fits the budget; after that, whole ranks go."""
 
 Read = Callable[[Path, int], Timeline]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A process of its own, above the ranks."""
+
+    title: str
+    slices: tuple[DrawnSlice, ...]
+
+
+NOTHING_DRAWN = Drawn(title="", slices=())
 
 
 class RankFailedError(UnexpectedError):
@@ -64,6 +75,8 @@ class Merged:
     missing_ranks: tuple[int, ...]  # ranks of the job that no trace is of
     failures: tuple[Failure, ...]  # files that could not be read
     changes: tuple[str, ...] = ()  # what-ifs that the timelines were altered by
+    drawn: int = 0  # slices beside the ranks, which are in `events` too
+    no_path: str = ""  # why there is no critical path, where one was asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +88,19 @@ class _Plan:
 
 
 def write_merged(
-    job: Job, read: Read, path: Path, *, budget_bytes: int, force: bool, progress: Progress = silent
+    job: Job,
+    read: Read,
+    path: Path,
+    *,
+    budget_bytes: int,
+    force: bool,
+    progress: Progress = silent,
+    drawn: Drawn = NOTHING_DRAWN,
 ) -> Merged:
-    """Write the ranks of a job as one trace. `read` gives the timeline of a rank again, by file and number."""
+    """Write the ranks of a job as one trace. `read` gives the timeline of a rank again, by file and number.
+
+    What is `drawn` beside them is on the clock of the job, in Unix time.
+    """
     refusal = why_not_mergeable(job)
     if refusal:
         error = InputError if job.doubles else ClockError
@@ -85,10 +108,10 @@ def write_merged(
     unchecked = path.with_name(f"unchecked-{path.name}")
     try:
         plan = _planned(job, read, budget_bytes)
-        written = _write(job, read, unchecked, plan, progress)
+        written = _write(job, read, unchecked, plan, drawn, progress)
         while written.size_bytes > budget_bytes:  # sizes are estimated; what came out too large is planned smaller
             plan = _planned(job, read, int(0.95 * plan.budget_bytes * budget_bytes / written.size_bytes))
-            written = _write(job, read, unchecked, plan, progress)
+            written = _write(job, read, unchecked, plan, drawn, progress)
         _check_nothing_lost(unchecked, path, written.counts, progress)
         refuse_unless_free(path, force=force)
         unchecked.replace(path)
@@ -106,6 +129,7 @@ def write_merged(
         missing_ranks=job.missing,
         failures=job.failures,
         changes=job.changes,
+        drawn=len(drawn.slices),
     )
 
 
@@ -191,32 +215,43 @@ class _Written:
     size_bytes: int
 
 
-def _write(job: Job, read: Read, path: Path, plan: _Plan, progress: Progress) -> _Written:
+def _write(job: Job, read: Read, path: Path, plan: _Plan, drawn: Drawn, progress: Progress) -> _Written:
     counts: Counter[tuple[int, str]] = Counter()
     size_bytes = 0
     zero_ns = min(rank.zero_ns - job.clocks.offset_ns[index] for index, rank in enumerate(job.ranks))
     with write_atomic(path, force=True) as file, compressed(file, path) as text:
-        for piece in _document(job, read, plan, zero_ns, counts, progress):
+        for piece in _document(job, _written_events(job, read, plan, drawn, zero_ns, progress), zero_ns, counts):
             size_bytes += len(piece)
             text.write(piece)
     return _Written(counts=counts, size_bytes=size_bytes)
 
 
 def _document(
-    job: Job, read: Read, plan: _Plan, zero_ns: int, counts: Counter[tuple[int, str]], progress: Progress
+    job: Job, events: Iterable[tuple[int, Written]], zero_ns: int, counts: Counter[tuple[int, str]]
 ) -> Iterator[bytes]:
     yield head(_about(job, zero_ns))
     separator = b""
+    for rank, (category, text) in events:
+        if category:
+            counts[rank, category] += 1
+        yield separator + text
+        separator = SEPARATOR
+    yield TAIL
+
+
+def _written_events(
+    job: Job, read: Read, plan: _Plan, drawn: Drawn, zero_ns: int, progress: Progress
+) -> Iterator[tuple[int, Written]]:
+    """Of each rank, and of what is drawn beside them under a number that no rank has."""
     for done, index in enumerate(plan.indices):
         progress(ProgressStage.WRITE, done, len(plan.indices))
-        rank = job.ranks[index].rank
         events = partial(_events_of_rank, job, read, plan, zero_ns, index)
-        for category, text in _of_file(job.places[index][0], events):
-            if category:
-                counts[rank, category] += 1
-            yield separator + text
-            separator = SEPARATOR
-    yield TAIL
+        for written in _of_file(job.places[index][0], events):
+            yield job.ranks[index].rank, written
+    if drawn.slices:
+        beyond = 1 + max(rank.rank for rank in job.ranks)
+        for written in drawn_events(drawn.title, drawn.slices, beyond, zero_ns):
+            yield beyond, written
 
 
 def _events_of_rank(job: Job, read: Read, plan: _Plan, zero_ns: int, index: int) -> RankEvents:

@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from redline.artifacts import written_here
+from redline.errors import first_line
 from redline.progress import Progress, silent
 from redline.ranks.find_files import find_traces
-from redline.ranks.job import read_job
-from redline.ranks.merge import Merged, RankFailedError, Read, check_output, write_merged
-from redline.ranks.read_failures import Failure, failure_of
+from redline.ranks.job import Job, read_job
+from redline.ranks.merge import NOTHING_DRAWN, Drawn, Merged, RankFailedError, Read, check_output, write_merged
+from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.ranks.read_files import JobOptions
 from redline.report.redaction.redactor import Redactor
 from redline.storage import path_of
@@ -28,8 +29,11 @@ def merge(
     force: bool = False,
     options: JobOptions | None = None,
     progress: Progress = silent,
+    critical_path: bool = False,
 ) -> Merged:
     """Merge the traces named by files, folders or patterns into `output`.
+
+    `critical_path` adds a track with the critical path of each step: every trace is opened once more for it.
 
     With a redactor, nothing gets into it that is private: hosts, users, folders, names of traces, secrets.
     """
@@ -45,14 +49,31 @@ def merge(
             job = replace(job, ranks=redactor.redacted(job.ranks), failures=redactor.redacted(job.failures))
         read = _reader(options, redactor)
         try:
+            drawn, no_path = _critical_path(job, read, target) if critical_path else (NOTHING_DRAWN, "")
             with written_here(target, force=force) as path:
-                merged = write_merged(job, read, path, budget_bytes=budget_bytes, force=force, progress=progress)
-            return replace(merged, path=str(target))
+                merged = write_merged(
+                    job, read, path, budget_bytes=budget_bytes, force=force, progress=progress, drawn=drawn
+                )
+            return replace(merged, path=str(target), no_path=no_path)
         except RankFailedError as error:  # what was written so far is gone: once more, without that file
             if options.reading.strict or error.path is None or files == [error.path]:
                 raise
             files.remove(error.path)
             failed.append(failure_of(error.path, error))
+
+
+def _critical_path(job: Job, read: Read, target: Path) -> tuple[Drawn, str]:
+    """Of each step, as slices; or why there is none. Whatever goes wrong with it costs the path alone."""
+    from redline.findings.path_track import PathTrack, path_track  # of no use to others
+
+    def drawn(_: Path) -> PathTrack:
+        ranks = zip(job.places, job.ranks, strict=True)
+        return path_track(replace(read(*place), rank=rank.rank) for place, rank in ranks)
+
+    track = attempted(drawn, target)
+    if not isinstance(track, PathTrack):
+        return NOTHING_DRAWN, first_line(track)
+    return Drawn(title="critical path", slices=track.slices), track.declined
 
 
 def _reader(options: JobOptions, redactor: Redactor | None) -> Read:

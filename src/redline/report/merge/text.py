@@ -13,6 +13,10 @@ def render(merged: Merged) -> str:
     ]
     if merged.changes:
         lines.append(f"altered by {clipped('; '.join(merged.changes), 200)}, not measured")
+    if merged.drawn:
+        lines.append(f"critical path of the steps: {plural(merged.drawn, 'slice')}, in the process above the ranks")
+    if merged.no_path:
+        lines.append(f"no critical path: {merged.no_path}")
     if merged.left_out_kinds:
         lines.append(f"left out to stay within the budget: {merged.left_out_kinds}")
     if merged.left_out_ranks:
