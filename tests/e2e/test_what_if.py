@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from redline.cli import main
 from redline.errors import UsageError
 from redline.ranks.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.text_parts import percent
 from redline.testing.synthetic import Faults, JobSpec, Truth, write_job
 
 READING = JobOptions(jobs=1, use_cache=False)
@@ -88,6 +90,32 @@ def test_every_format_shows_it(form: str, parts: tuple[str, ...], result: Diagno
     assert all(part in text for part in parts)
 
 
+def test_the_page_answers_what_was_asked_above_the_findings(result: DiagnoseResult) -> None:
+    page = result.rendered("html")
+    assert page.index('id="what-if"') < page.index('id="findings"') < page.index('id="critical-path"')
+    only_forecasts = replace(result, replayed=None if result.replayed is None else replace(result.replayed, asked=()))
+    page = only_forecasts.rendered("html")
+    assert page.index('id="findings"') < page.index('id="what-if"') < page.index('id="critical-path"')
+
+
+@pytest.mark.parametrize(("form", "beside"), [("text", "as fast ("), ("html", "as fast (")])
+def test_the_verdict_quotes_the_forecast_of_the_first_fix_beside_its_bound(
+    form: str, beside: str, result: DiagnoseResult
+) -> None:
+    findings = result.findings
+    first = next(finding for finding in findings.findings if finding.code == findings.verdict.first)
+    text = " ".join(result.rendered(form).replace("\u00a0", " ").split())
+    quoted = f"A replay forecasts {percent(first.expected_share)} off the average step."
+    assert beside in text[text.index(quoted) - 60 : text.index(quoted)]
+    assert first is max(findings.findings, key=lambda finding: finding.expected_ns)
+
+
+def test_nothing_is_forecast_where_nothing_was_replayed(result: DiagnoseResult) -> None:
+    plain = tuple(replace(finding, forecast=None) for finding in result.findings.findings)
+    without = replace(result, findings=replace(result.findings, findings=plain), replayed=None)
+    assert "forecast" not in without.rendered("text")
+
+
 def test_a_notebook_shows_it(result: DiagnoseResult) -> None:
     assert "loader=0" in result._repr_html_()
 
@@ -100,6 +128,8 @@ def test_the_json_has_every_key_of_the_page(result: DiagnoseResult) -> None:
     assert named == set(record["replay"])
     of_scenarios = set(re.findall(r"^\| `replay\.what_if\[\]\.(\w+)", page, re.MULTILINE))
     assert of_scenarios == set(record["replay"]["what_if"][0])
+    assert set(record["replay"]["critical_path"]) == {"accounts", "phases", "operators", "ranks", "beside"}
+    assert all(row["slack_ns"] > 0 for row in record["replay"]["critical_path"]["beside"])
     assert set(record["findings"][0]["forecast"]) == {"gain_ns", "replayed_ns", "declined"}
 
 

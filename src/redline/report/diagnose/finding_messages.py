@@ -140,7 +140,17 @@ def _gain_of(first: Finding) -> str:
     gain = _("Fixing it makes a typical step at most {times} as fast ({code}).")
     if first.of_window:
         gain = _("Fixing it makes the window at most {times} as fast ({code}).")
-    return gain.format(times=times(first.speedup), code=first.code)
+    return sentences([gain.format(times=times(first.speedup), code=first.code), forecast_of(first)])
+
+
+def forecast_of(first: Finding) -> str:
+    """What a replay says that its fix gains, beside the bound; "" where there is none."""
+    if first.forecast_ns is None:
+        return ""
+    text = _("A replay forecasts {share} off the average step.")
+    if first.of_window:
+        text = _("A replay forecasts {share} off the window.")
+    return text.format(share=percent(first.expected_share))
 
 
 def limit_or_part_text(verdict: Verdict, first: Finding, outline: Outline) -> str:

@@ -112,7 +112,10 @@ def _replay(replayed: ReplayedJob) -> dict[str, Any]:
         "after_first_fixes": None if replayed.after_first is None else scenario(replayed.after_first),
         "critical_path": None
         if path is None
-        else {name: list(map(asdict, getattr(path, name))) for name in ("accounts", "phases", "operators", "ranks")},
+        else {
+            name: list(map(asdict, getattr(path, name)))
+            for name in ("accounts", "phases", "operators", "ranks", "beside")
+        },
     }
 
 

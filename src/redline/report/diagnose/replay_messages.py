@@ -3,12 +3,13 @@
 from redline.analysis.accounts import Account
 from redline.findings.finding import Finding, GainForecast
 from redline.findings.match import COMPUTE
-from redline.findings.replayed import ReplayedJob, ReplayedScenario
+from redline.findings.replayed import BesidePath, ReplayedJob, ReplayedScenario
 from redline.report.diagnose import account_messages
 from redline.report.language import _, marked, translate_rendered
-from redline.report.text_parts import percent
-from redline.units import format_count
+from redline.report.text_parts import clipped, percent
+from redline.units import format_count, format_ns
 
+_NAME_LIMIT = 60  # letters
 _SAME = 0.005  # of the step: less apart is shown as one number
 
 REASONS = (
@@ -69,6 +70,15 @@ def limit_text(scenario: ReplayedScenario) -> str:
     if not scenario.limit:
         return "-"
     return _("{account} {share}").format(account=account_text(scenario.limit), share=percent(scenario.limit_share))
+
+
+def beside_text(beside: BesidePath) -> str:
+    """How much room the longest of it has."""
+    return _("beside it {what}, {time} per step: any one of them could take {slack} longer before the steps do").format(
+        what=clipped(beside.what, _NAME_LIMIT),
+        time=format_ns(round(beside.time_ns)),
+        slack=format_ns(beside.slack_ns),
+    )
 
 
 def explained_text(replayed: ReplayedJob) -> str:

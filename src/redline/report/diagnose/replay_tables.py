@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from redline.analysis.rank.host_phases import Phase
 from redline.findings.replayed import CriticalPathParts, PathPart, ReplayedJob, ReplayedScenario
 from redline.report.diagnose import table_messages
-from redline.report.diagnose.replay_messages import account_text, explained_text, limit_text, reason_text
+from redline.report.diagnose.replay_messages import account_text, beside_text, explained_text, limit_text, reason_text
 from redline.report.language import _, listed
 from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped, percent
@@ -66,7 +66,10 @@ def critical_path_table(path: CriticalPathParts, *, verbose: bool) -> ReportTabl
         title=_("critical path"),
         head=(_("of"), _("what"), _("time"), _("share")),
         rows=tuple((of, named(part.what), *_amounts(part)) for of, parts, named in groups for part in parts),
-        notes=(_("average step; only what lies on this path makes the step longer or shorter"),),
+        notes=(
+            _("average step; only what lies on this path makes the step longer or shorter"),
+            *map(beside_text, path.beside[:1]),
+        ),
         empty=_("no steps in the traces"),
     )
 

@@ -45,6 +45,7 @@ class PageCard:
     alone: str  # its share of the step as the only fix; "" where that is the same
     bound: str  # all of this as a sentence
     forecast: str  # of a replay; "" where there was none
+    forecast_share: str  # of the step, what the replay forecasts; "" where there is no forecast
     segments: tuple[Segment, ...]
     evidence: tuple[str, ...]
     fix_here: str
@@ -74,6 +75,7 @@ def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str])
         alone=percent(finding.alone_share) if finding.alone_share - finding.share >= _SAME else "",
         bound=card.gain,
         forecast=card.forecast,
+        forecast_share="" if finding.forecast_ns is None else percent(finding.expected_share),
         segments=tuple(_segments(finding)),
         evidence=card.evidence,
         fix_here=card.fix_here,

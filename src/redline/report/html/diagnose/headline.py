@@ -9,6 +9,7 @@ from redline.findings.pages import page_of
 from redline.report.diagnose.finding_messages import (
     cause_text,
     first_queue_text,
+    forecast_of,
     groups_of,
     largest_part,
     limit_text,
@@ -43,7 +44,7 @@ def headline_of(findings: Findings, outline: Outline) -> Headline:
     if first is None:
         text, *why = without_a_fix(verdict, findings.findings, outline)
     else:
-        text = sentences([_limit(verdict, first, outline), _advice(first)])
+        text = sentences([_limit(verdict, first, outline), _advice(first), forecast_of(first)])
         why = [cause_text(first.code), second_cause(verdict, findings.findings)]
         doubts = list(map(sentence, first.doubts))
     caveats = (*doubts, first_queue_text(verdict, outline))

@@ -4,11 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from redline.findings.replayed import PathPart, ReplayedJob
+from redline.report.diagnose.replay_messages import beside_text
 from redline.report.diagnose.replay_tables import operator_text, phase_text, what_if_table
 from redline.report.html.diagnose import account_names
 from redline.report.language import _
 from redline.report.text_parts import percent
 from redline.units import format_ns
+
+_MOST_BESIDE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +29,13 @@ class PathBar:
 class ReplayPanel:
     """All that the panel shows."""
 
+    asked: bool  # scenarios were given: their answers come first
     explained: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     accounts: tuple[PathBar, ...]
     tables: tuple[tuple[str, tuple[PathBar, ...]], ...]  # title and parts
+    beside: tuple[str, ...]  # what of the device is not on the path, and how much longer it could take
 
 
 def replay_panel(replayed: ReplayedJob) -> ReplayPanel:
@@ -45,12 +50,18 @@ def replay_panel(replayed: ReplayedJob) -> ReplayPanel:
             (_("By rank"), _bars(path.ranks, lambda rank: _("rank {rank}").format(rank=rank))),
         ]
     return ReplayPanel(
-        explained=f"{table.notes[0][:1].upper()}{table.notes[0][1:]}",
+        asked=bool(replayed.asked),
+        explained=_sentence(table.notes[0]),
         head=table.head,
         rows=tuple((row[0].replace("  ", "\u2003", 1), *row[1:]) for row in table.rows),  # pages fold blanks
         accounts=() if path is None else _bars(path.accounts, account_names.name, coloured=True),
         tables=tuple((title, bars) for title, bars in groups if bars),
+        beside=() if path is None else tuple(map(_sentence, map(beside_text, path.beside[:_MOST_BESIDE]))),
     )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _bars(parts: Sequence[PathPart], named: Callable[[str], str], *, coloured: bool = False) -> tuple[PathBar, ...]:
