@@ -20,6 +20,7 @@ from redline.report.merge import text as merge_text
 from redline.testing.synthetic import Faults, JobSpec, write_job
 from redline.timeline.timeline import TimelineOrigin
 from redline.trace.reader import read_file
+from redline.trials.limits import check, parse
 from redline.trials.recordings import Judgement
 from redline.verbs.inspect import inspect
 from redline.verbs.measured_recording import from_recording
@@ -125,6 +126,11 @@ def test_a_comparison_calls_it_altered_and_never_faster_or_slower(job: Path, fol
         assert json.loads(compared.rendered("json"))["verdict"]["judgement"] == "altered"
         assert compare_csv(compared)
         assert "A what-if, not a measurement" in compared.rendered("html")
+
+
+def test_a_limit_that_it_crosses_is_not_called_measured(job: Path, folder: Path) -> None:
+    outcome = check(parse("slower>3%"), redline.compare(job, folder, options=READING).difference)
+    assert "% of the step, which nobody measured" in outcome.said
 
 
 def test_it_can_be_altered_again(folder: Path, tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def check(limit: DifferenceLimit, difference: RecordingDifference) -> LimitOutco
     grown = _grown(limit, difference)
     if grown <= limit.share:
         return LimitOutcome(crossed=False, said="")
-    said = f"{limit.text}: {100 * grown:+.1f} % of the step"
+    unmeasured = "" if difference.judgement.of_measurements else ", which nobody measured"  # a plan or a what-if
+    said = f"{limit.text}: {100 * grown:+.1f} % of the step{unmeasured}"
     if limit.what != SLOWER:
         return LimitOutcome(crossed=True, said=said)
     interval = difference.interval
