@@ -117,6 +117,7 @@ FLAGS = {
         "--phases",
         "--ranks",
         "--redact",
+        "--save-altered FOLDER",
         "--step-regex RE",
         "--steps",
         "--strict",
@@ -189,6 +190,7 @@ FLAGS = {
     ],
     "merge": [
         "--budget SIZE",
+        "--critical-path",
         "--force",
         "--jobs N",
         "--no-cache",
