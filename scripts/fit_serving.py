@@ -19,13 +19,13 @@ from redline.planner.serve.engines import FILE, family_of
 from redline.planner.serve.serving_cost import ServeOutcome
 from redline.planner.serve.serving_rates import Constants
 from redline.planner.validation.serving import ServingRows, load_serving, rows_where
-from redline.planner.validation.serving_accuracy import SCORED, log_errors
+from redline.planner.validation.serving_errors import SCORED, log_errors
 
 Column = NDArray[np.float64]
 ABOUT = (
     "Constants of serving engines per family of GPU, fitted by scripts/fit_serving.py to the rows of "
-    "inference_runs.csv.gz with even numbers and without speculative decoding. `intervals` are the ratios of measured "
-    "to predicted between which 80 % of those rows lie."
+    "inference_runs.csv.gz with even numbers and without speculative decoding. `gpus` are those that these rows were "
+    "measured on."
 )
 # Where the fit starts, between which bounds it stays, and how far (as a factor e^width) a constant may easily move.
 _KNOBS: dict[str, tuple[float, float, float, float]] = {
@@ -68,7 +68,6 @@ _WEIGHTS = {"tpot_s": 1.0, "ttft_s": 0.5, "latency_s": 1.0, "tokens_per_s": 1.0}
 _TOLERANCE = 0.1
 # How much a constant that wanders counts: what does well on even rows that are held out from each other.
 _PRIORS = {"gpt-fast": 0.45, "SGLang": 0.8, "TensorRT-LLM": 0.45, "vLLM": 0.45}
-_FOLDS = 8
 
 
 def main() -> None:
@@ -77,18 +76,18 @@ def main() -> None:
     engines: dict[str, Any] = {}
     for engine in SCORED:
         mine = rows_where(even, np.array([each == engine for each in even.engine]))
-        found = {"intervals": _intervals(mine, engine), "gpus": sorted(set(mine.gpu))}
-        engines[engine] = _fitted(mine, engine) | found
+        engines[engine] = fitted(mine, engine) | {"gpus": sorted(set(mine.gpu))}
     text = json.dumps({"about": ABOUT, "engines": engines}, indent=1)
     Path(str(FILE)).write_text(text + "\n", encoding="utf-8")
 
 
-def _fitted(rows: ServingRows, engine: str) -> dict[str, Any]:
-    """Over all families first, then each family around that."""
+def fitted(rows: ServingRows, engine: str, wanted: frozenset[str] | None = None) -> dict[str, Any]:
+    """Over all families first, then each family around that, or each of those that are wanted."""
     start = {name: _GIVEN[engine].get(name, knob[0]) for name, knob in _KNOBS.items()}
     overall = _constants_near(rows, engine, start)
     families = {}
-    for family in sorted({family_of(gpu) for gpu in rows.gpu}):
+    known = {family_of(gpu) for gpu in rows.gpu}
+    for family in sorted(known if wanted is None else known & wanted):
         of = rows_where(rows, np.array([family_of(gpu) == family for gpu in rows.gpu]))
         families[family] = _constants_near(of, engine, overall)
     return {"all": overall, "families": families}
@@ -102,7 +101,7 @@ def _constants_near(rows: ServingRows, engine: str, around: dict[str, float]) ->
     width = np.array([_KNOBS[name][3] for name in names])
 
     def lost(logs: Column) -> Column:
-        scaled = _weighed(rows, engine, _serve(rows, _constants(engine, names, logs))) / _TOLERANCE
+        scaled = _weighed(rows, engine, serve_with(rows, _constants(engine, names, logs))) / _TOLERANCE
         robust = np.sign(scaled) * np.sqrt(2 * (np.sqrt(1 + scaled**2) - 1))
         return np.concatenate([robust, _PRIORS[engine] * (logs - start) / width])
 
@@ -118,39 +117,13 @@ def _weighed(rows: ServingRows, engine: str, outcome: ServeOutcome) -> Column:
     return np.concatenate([_WEIGHTS[name] * errors[name][np.isfinite(errors[name])] for name in used])
 
 
-def _serve(rows: ServingRows, constants: Constants) -> ServeOutcome:
+def serve_with(rows: ServingRows, constants: Constants) -> ServeOutcome:
     return serve(rows.setup(constants), rows.traffic)
 
 
 def _constants(engine: str, names: list[str], logs: Column) -> Constants:
     other = {name: value for name, value in _GIVEN[engine].items() if name not in names}
     return Constants(**other, **dict(zip(names, np.exp(logs).tolist(), strict=True)))
-
-
-def _intervals(rows: ServingRows, engine: str) -> dict[str, list[float]]:
-    """Per metric: between which ratios of measured to predicted 80 % of rows lie that the constants were not fitted to.
-
-    So that held-out rows stay out of it, rows with even numbers are held out from each other, an eighth at a time.
-    """
-    logs: dict[str, list[Column]] = {name: [] for name in SCORED[engine]}
-    fold = np.arange(len(rows.ids)) % _FOLDS
-    for each in range(_FOLDS):
-        fitted = _fitted(rows_where(rows, fold != each), engine)
-        rest = rows_where(rows, fold == each)
-        chosen = [fitted["families"].get(family_of(gpu), fitted["all"]) for gpu in rest.gpu]
-        columns = {f.name: np.array([one[f.name] for one in chosen]) for f in fields(Constants)}
-        errors = log_errors(rest, _serve(rest, Constants(**columns)))
-        for name, found in logs.items():
-            found.append(errors[name][np.isfinite(errors[name])])
-    return {name: _middle(np.concatenate(found)) for name, found in logs.items()}
-
-
-def _middle(logs: Column) -> list[float]:
-    """80 % of the ratios, with the correction for few: the quantile of n values is taken as of n + 1."""
-    n = len(logs)
-    reach = min(0.4 * (n + 1) / n, 0.5)
-    low, high = np.quantile(-logs, [0.5 - reach, 0.5 + reach])
-    return [float(f"{np.exp(low):.4g}"), float(f"{np.exp(high):.4g}")]
 
 
 if __name__ == "__main__":

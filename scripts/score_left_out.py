@@ -56,7 +56,7 @@ class Fit:
 
     @property
     def key(self) -> str:
-        return hashlib.sha256("/".join((_code(), self.stack, *self.ids)).encode()).hexdigest()[:24]
+        return hashlib.sha256("/".join((code_digest(CODE), self.stack, *self.ids)).encode()).hexdigest()[:24]
 
 
 def main() -> None:
@@ -119,9 +119,9 @@ def _known() -> Runs:
 
 
 @cache
-def _code() -> str:
+def code_digest(code: tuple[str, ...]) -> str:
     """Of everything that a fit depends on besides its runs, except constants that were fitted."""
-    files = [path for name in CODE for path in sorted(ROOT.glob(name))]
+    files = [path for name in code for path in sorted(ROOT.glob(name))]
     digest = hashlib.sha256()
     for path in files:
         if path.suffix == ".py":

@@ -14,6 +14,7 @@ from redline.planner.job.job_cost import JobCost, JobRequest, whole_job
 from redline.planner.serve.measured_engine import MeasuredEngine, MeasuredStep
 from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingPlan, ServingPoint
 from redline.planner.serve.serving_rates import Constants
+from redline.planner.serve.serving_trust import Repeats, ServingSituation
 from redline.planner.train.layout import Batch, Layout
 from redline.planner.train.search.alternatives import Alternative, Change
 from redline.planner.train.search.plan_trust import Trust
@@ -27,7 +28,13 @@ from redline.planner.train.training_choices import PipelineSchedule, Recompute
 from redline.planner.train.transformer import Transformer
 from redline.planner.validation.left_out_accuracy import LeftOut, LeftOutAccuracy, PeerAccuracy
 from redline.planner.validation.memory_accuracy import FitVerdicts, MemoryAccuracy, PeakAccuracy
-from redline.planner.validation.serving_accuracy import ServingAccuracy
+from redline.planner.validation.serving_accuracy import (
+    HELD_OUT,
+    LEFT_OUT,
+    SPECULATIVE,
+    LeftOutGroup,
+    ServingAccuracy,
+)
 from redline.planner.validation.step_accuracy import Accuracy, Choice, ChoiceLoss, StepAccuracy
 from redline.planner.validation.validate import Scatter, Validation
 
@@ -216,9 +223,9 @@ def serving_plan(**more: Any) -> ServingPlan:
         "prompt": 1024, "output": 256, "devices": 64, "price": 2.5, "most_ttft_s": 0.5, "most_tpot_s": 0.025,
         "points": (*points, copied), "refused": ((1, "bf16", 141e9), (1, "fp8", 72.7e9)), "best": points[5],
         "frontier": (*points[4:7], points[3], copied), "evidence": (
-            ServingEvidence(metric="tpot_s", rows=70, median=0.11, p90=0.47),
-            ServingEvidence(metric="ttft_s", rows=68, median=0.335, p90=1.74),
-        ),
+            ServingEvidence(metric="tpot_s", engine="SGLang", rows=70, groups=9, median=0.11, p90=0.47),
+            ServingEvidence(metric="ttft_s", engine="all", rows=68, groups=2, median=0.335, p90=1.74),
+        ), "situation": ServingSituation.MODEL, "repeats": repeats(),
     }  # fmt: skip
     return ServingPlan(**given | more)
 
@@ -269,13 +276,42 @@ def validation() -> Validation:
     )  # fmt: skip
     serving = tuple(
         ServingAccuracy(
-            engine="SGLang", metric=metric, group=group, rows=70, median=0.11, p90=0.48, bias=0.03, covered=0.8
+            engine="SGLang", metric=metric, group=group, rows=70, groups=groups, median=0.11, p90=0.48, bias=0.03,
+            covered=covered,
         )
         for metric in ("tpot_s", "ttft_s")
-        for group in ("held out", "held out, speculative", "B200-SXM")
+        for group, groups, covered in (
+            (HELD_OUT, 1, 0.8), *((name, 6, 0.81) for name in LEFT_OUT.values()), (SPECULATIVE, 1, None),
+            ("B200-SXM", 1, 0.8),
+        )
+    )  # fmt: skip
+    groups = (
+        LeftOutGroup(
+            engine="SGLang",
+            situation=ServingSituation.MODEL,
+            name="GLM-4.6",
+            rows=12,
+            bias={"tpot_s": 0.12, "ttft_s": -0.3},
+        ),
+        LeftOutGroup(
+            engine="vLLM",
+            situation=ServingSituation.GPU,
+            name="H100",
+            rows=4,
+            bias={"latency_s": -0.05, "tokens_per_s": 0.2},
+        ),
     )
     memory = MemoryAccuracy(peaks=peaks, left_out={"computed, not measured": 4}, verdicts=verdicts)
-    return Validation(left_out=left_out(), step=step, memory=memory, serving=serving)
+    return Validation(
+        left_out=left_out(), step=step, memory=memory, serving=serving, serving_groups=groups,
+        first_token_repeats=repeats(),
+    )  # fmt: skip
+
+
+def repeats() -> Repeats:
+    return Repeats(
+        groups=18, rows=32, spread=0.33, median=0.27, p90=0.7, predicted_median=0.4, predicted_p90=1.2
+    )  # fmt: skip
 
 
 def left_out() -> LeftOut:

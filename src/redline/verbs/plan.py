@@ -11,11 +11,9 @@ from redline.hardware.profile import find_machine
 from redline.planner.serve import plan as serving
 from redline.planner.serve.plan import ServingRequest
 from redline.planner.serve.serving_defaults import ENGINE, LOADS, SIZES
-from redline.planner.serve.serving_plan import ServingEvidence
 from redline.planner.train.layout import Layout
 from redline.planner.train.search.plan import TrainingRequest
 from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, EXECUTIONS, RECOMPUTES, SCHEDULES, TOP
-from redline.planner.validation.serving_accuracy import held_out_of, serving_accuracy
 from redline.planner.validation.validate import validate
 from redline.progress import Progress, silent
 from redline.storage import path_of
@@ -143,21 +141,12 @@ def plan_serving(  # noqa: PLR0913 (as above)
         most_tpot_s=max_tpot_s,
         measured=step,
     )
-    return PlannedServing(plan=serving.plan_serving(request, _measured_of(engine) if step is None else ()))
+    return PlannedServing(plan=serving.plan_serving(request))
 
 
 def validate_plans(progress: Progress = silent) -> ValidatedPlans:
     """How well plans predict the published measurements that come with Redline."""
     return ValidatedPlans(validation=validate(progress))
-
-
-def _measured_of(engine: str) -> list[ServingEvidence]:
-    """How well figures of this engine were predicted."""
-    return [
-        ServingEvidence(metric=metric, rows=scored.rows, median=scored.median, p90=scored.p90)
-        for (of_engine, metric), scored in held_out_of(serving_accuracy()).items()
-        if of_engine == engine
-    ]
 
 
 def _refuse(sizes: Sequence[int], by: str) -> None:

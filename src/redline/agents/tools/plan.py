@@ -124,7 +124,18 @@ _FACTS = {
         "safer",
         "job",
     ),
-    "serve": ("model", "parameters", "machine", "engine", "prompt", "output", "measured_here", "best", "refused"),
+    "serve": (
+        "model",
+        "parameters",
+        "machine",
+        "engine",
+        "prompt",
+        "output",
+        "measured_here",
+        "situation",
+        "best",
+        "refused",
+    ),
 }
 
 

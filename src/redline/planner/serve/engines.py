@@ -1,8 +1,8 @@
-"""Serving engines: their fitted constants per family of GPU, and how far measured figures lie from predicted ones."""
+"""Serving engines: their fitted constants per family of GPU, and on which GPUs they were measured."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -21,14 +21,6 @@ FAMILIES = {
     "CDNA3": ("MI300X", "MI325X", "MI355X"),
     "CDNA2": ("MI250X",),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """80 % of measured figures lie between these multiples of the predicted one."""
-
-    low: float
-    high: float
 
 
 def engine_names() -> tuple[str, ...]:
@@ -52,10 +44,9 @@ def measured_on(engine: str, gpu: str) -> bool:
     return gpu in _engine(engine)["gpus"]
 
 
-def interval_of(engine: str, metric: str) -> Interval | None:
-    """On GPUs that it was measured on; None where nothing of that kind was measured with the engine."""
-    interval = _engine(engine)["intervals"].get(metric)
-    return None if interval is None else Interval(low=interval[0], high=interval[1])
+def is_family_measured(engine: str, gpu: str) -> bool:
+    """Whether the engine has constants of the GPU's family."""
+    return family_of(gpu) in _engine(engine)["families"]
 
 
 def constant_columns(engines: Sequence[str], gpus: Sequence[str]) -> Constants:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +13,19 @@ from redline.model.model import Column, Model
 from redline.model.parameters import active_parameters, count_parameters
 from redline.planner.serve.deployment import Traffic
 from redline.planner.serve.devices import device_of
-from redline.planner.serve.engines import constants_of, interval_of, measured_on
+from redline.planner.serve.engines import constants_of, measured_on
 from redline.planner.serve.formats import format_named
 from redline.planner.serve.frontier import Frontier, frontier
 from redline.planner.serve.measured_engine import MeasuredEngine, MeasuredStep, engine_of
 from redline.planner.serve.serving_defaults import ACCEPTED_CHANCE, LOADS, SIZES
 from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingPlan, ServingPoint
+from redline.planner.serve.serving_trust import (
+    FigureTrust,
+    ServingSituation,
+    first_token_repeats,
+    situation_of,
+    trust_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +55,20 @@ class ServingRequest:
         """Its record in the catalogue."""
         return self.machine.base or self.machine.name
 
+    @property
+    def situation(self) -> ServingSituation | None:
+        """None with a measured step: plans from one were held against no published run."""
+        return None if self.measured is not None else situation_of(self.engine, self.gpu)
 
-def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = ()) -> ServingPlan:
-    """All ways to serve that have room, and the best of them. `evidence` is what was measured of the engine."""
+    def trust(self, metric: str) -> FigureTrust | None:
+        """Runs on GPUs say nothing about a CPU."""
+        if self.situation is None or self.machine.architecture == "cpu":
+            return None
+        return trust_of(self.engine, self.situation, metric)
+
+
+def plan_serving(request: ServingRequest) -> ServingPlan:
+    """All ways to serve that have room, and the best of them."""
     if not request.model.causal:
         raise UsageError(f"{request.model.name or 'this model'} does not write token after token; plan one that does")
     deployments = _looked_at(request)
@@ -65,6 +83,7 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
         device_bytes=float(device_of(request.machine).memory_bytes),
         engine=request.engine,
         measured_here=request.measured is not None or measured_on(request.engine, request.gpu),
+        situation=request.situation,
         measured=_measured(request),
         cache_dtype=request.cache_dtype,
         prompt=request.prompt,
@@ -77,8 +96,23 @@ def plan_serving(request: ServingRequest, evidence: Sequence[ServingEvidence] = 
         refused=_refused(deployments),
         best=_best(meeting),
         frontier=_frontier([points[row] for row in points if deployments.best[row]]),
-        evidence=tuple(evidence),
+        evidence=tuple(_evidence(request)),
+        repeats=None if request.trust("ttft_s") is None else first_token_repeats(),
     )
+
+
+def _evidence(request: ServingRequest) -> Iterator[ServingEvidence]:
+    for metric in ("tpot_s", "ttft_s", "latency_s", "tokens_per_s"):
+        trust = request.trust(metric)
+        if trust is not None:
+            yield ServingEvidence(
+                metric=metric,
+                engine=trust.engine,
+                rows=trust.rows,
+                groups=trust.groups,
+                median=trust.median,
+                p90=trust.p90,
+            )
 
 
 def _best(meeting: Sequence[ServingPoint]) -> ServingPoint | None:
@@ -166,11 +200,10 @@ def _at(values: Column, row: int) -> float:
 
 
 def _ranged(request: ServingRequest, metric: str, value: float) -> Ranged:
-    is_fitted = request.measured is None and measured_on(request.engine, request.gpu)
-    interval = interval_of(request.engine, metric) if is_fitted else None
-    if interval is None:
+    trust = request.trust(metric)
+    if trust is None:
         return Ranged(value=value)
-    return Ranged(value=value, low=value * interval.low, high=value * interval.high)
+    return Ranged(value=value, low=value * trust.low, high=value * trust.high)
 
 
 def _refused(deployments: Frontier) -> tuple[tuple[int, str, float], ...]:

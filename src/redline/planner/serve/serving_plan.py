@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from redline.hardware.machine import Machine
     from redline.model.model import Model
     from redline.planner.serve.measured_engine import MeasuredEngine
+    from redline.planner.serve.serving_trust import Repeats, ServingSituation
 
 
 _REACH = NormalDist().inv_cdf(0.9)
@@ -21,7 +22,7 @@ _REACH = NormalDist().inv_cdf(0.9)
 
 @dataclass(frozen=True, kw_only=True)
 class Ranged:
-    """A predicted figure, and the interval that held 8 of 10 measured ones; no interval where none was measured."""
+    """A predicted figure, and its 80 % interval; none where nothing like it was measured."""
 
     value: float
     low: float | None = None
@@ -89,10 +90,13 @@ class ServingPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class ServingEvidence:
-    """How well an engine's figures were predicted on runs that nothing was fitted to."""
+    """How well a figure was predicted on runs whose group was left out of the fit, in the situation of a plan."""
 
     metric: str
+    engine: str
+    """Whose runs these were; "all" where the engine of the plan has too few."""
     rows: int
+    groups: int
     median: float
     p90: float
 
@@ -108,7 +112,9 @@ class ServingPlan:
     device_bytes: float
     engine: str
     measured_here: bool
-    """Whether runs of this engine on this family of GPUs are behind its constants, and not those of others alone."""
+    """Whether runs of this engine on this GPU are behind its constants, and not those of others alone."""
+    situation: ServingSituation | None
+    """What is new to the engine; None where its constants are from a measured step."""
     cache_dtype: str
     prompt: int
     output: int
@@ -126,6 +132,8 @@ class ServingPlan:
     frontier: tuple[ServingPoint, ...]
     """Than which none gives both more per user and more per device; the fastest for a user first."""
     evidence: tuple[ServingEvidence, ...]
+    repeats: Repeats | None = None
+    """Of the time to the first token; None where it was not measured with the engine."""
     measured: MeasuredEngine | None = None
     """A step of the engine on this machine, from which its constants are."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from redline.model.model import Model
 from redline.planner.train.search.situations import SHAPE, Situation, chip_of
 from redline.planner.train.stacks import DEFAULT_STACK
 from redline.planner.validation.predicted_steps import usual
@@ -57,7 +58,12 @@ def chips(runs: Runs) -> Texts:
 
 def shapes(runs: Runs) -> Texts:
     """As `shape_of` names them."""
-    columns = (np.round(getattr(runs.model, name)).astype(np.int64).astype(str) for name in SHAPE)
+    return shapes_of(runs.model)
+
+
+def shapes_of(models: Model) -> Texts:
+    """Of a column of models."""
+    columns = (np.round(getattr(models, name)).astype(np.int64).astype(str) for name in SHAPE)
     return np.array(["/".join(parts) for parts in zip(*columns, strict=True)])
 
 

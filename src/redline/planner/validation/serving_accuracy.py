@@ -1,58 +1,61 @@
 """How far predicted figures of serving lie from the published ones, on rows that no constant was fitted to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from redline.model.model import Column
-from redline.planner.serve.continuous_batching import serve
-from redline.planner.serve.engines import constant_columns, interval_of
-from redline.planner.serve.serving_cost import ServeOutcome
+from redline.planner.serve.serving_trust import ServingSituation, situation_of, trust_of
+from redline.planner.validation.rows import Mask
 from redline.planner.validation.serving import ServingRows, load_serving
+from redline.planner.validation.serving_errors import SCORED, log_errors, predicted
+from redline.planner.validation.serving_intervals import covered_left_out
+from redline.planner.validation.serving_left_out import ServingResiduals, serving_residuals
 
-# What was measured with each engine.
-SCORED: Mapping[str, tuple[str, ...]] = {
-    "gpt-fast": ("tpot_s",),
-    "SGLang": ("tpot_s", "ttft_s", "tokens_per_s"),
-    "TensorRT-LLM": ("tokens_per_s",),
-    "vLLM": ("latency_s", "tokens_per_s"),
+HELD_OUT = "held out"
+SPECULATIVE = "held out, speculative"
+LEFT_OUT: Mapping[ServingSituation, str] = {
+    ServingSituation.MODEL: "model left out",
+    ServingSituation.GPU: "gpu left out",
+    ServingSituation.FAMILY: "family left out",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServingAccuracy:
-    """Of one engine, metric and group of held-out rows. Errors are predicted / measured - 1."""
+    """Of one engine, metric and group of rows that nothing was fitted to. Errors are predicted / measured - 1."""
 
     engine: str
     metric: str
     group: str
-    """"held out", "held out, speculative", or a family or record of GPUs."""
+    """"held out", "model left out" and so on; "held out, speculative", or a record of GPUs."""
     rows: int
+    groups: int
+    """That were left out of a fit one by one; 1 for the held-out half, of which all is left out at once."""
     median: float
     """Of absolute errors."""
     p90: float
     bias: float
     """The median of signed errors."""
-    covered: float
-    """Share of rows inside the stated 80 % interval."""
+    covered: float | None
+    """Share of rows inside the stated 80 % interval; that of a group that is left out is made without it."""
 
 
-def predicted(rows: ServingRows) -> ServeOutcome:
-    return serve(rows.setup(constant_columns(rows.engine, rows.gpu)), rows.traffic)
+@dataclass(frozen=True, kw_only=True)
+class LeftOutGroup:
+    """A model, GPU or family of GPUs that was left out of the fit of an engine."""
 
-
-def log_errors(rows: ServingRows, outcome: ServeOutcome) -> dict[str, Column]:
-    """log(predicted / measured) per metric; NaN where a row was not measured, or its engine is not scored by it."""
-    columns: dict[str, Column] = {}
-    for metric in sorted({metric for metrics in SCORED.values() for metric in metrics}):
-        asked = np.array([metric in SCORED[engine] for engine in rows.engine])
-        columns[metric] = np.where(asked, np.log(getattr(outcome, metric) / rows.measured[metric]), np.nan)
-    return columns
+    engine: str
+    situation: ServingSituation
+    name: str
+    rows: int
+    bias: Mapping[str, float]
+    """The median error, by figure."""
 
 
 def serving_accuracy() -> tuple[ServingAccuracy, ...]:
-    """Per engine and metric: held-out rows, those with speculative decoding apart, and held-out rows by GPU."""
+    """Per engine and metric: held-out rows, groups left out, speculative decoding apart, and held-out rows by GPU."""
     rows, _ = load_serving()
     errors = log_errors(rows, predicted(rows))
     held, guess = rows.held_out > 0, rows.speculative > 0
@@ -60,32 +63,101 @@ def serving_accuracy() -> tuple[ServingAccuracy, ...]:
     for engine, metrics in SCORED.items():
         mine = np.array([name == engine for name in rows.engine])
         gpus = sorted({gpu for gpu, of in zip(rows.gpu, mine, strict=True) if of})
-        groups = [("held out", held & ~guess), ("held out, speculative", held & guess)]
-        groups += [(gpu, held & ~guess & np.array([name == gpu for name in rows.gpu])) for gpu in gpus]
+        others = {SPECULATIVE: held & guess} | {gpu: held & ~guess & _on(rows, gpu) for gpu in gpus}
         for metric in metrics:
-            accuracies = (_accuracy(engine, metric, name, errors[metric][mine & of]) for name, of in groups)
-            tables += [accuracy for accuracy in accuracies if accuracy is not None]
+            known = np.isfinite(errors[metric]) & mine
+            halves = {HELD_OUT: known & held & ~guess}, {name: known & of for name, of in others.items()}
+            tables += _held_out(rows, metric, errors[metric], halves[0])
+            tables += _left_out(engine, metric)
+            tables += _held_out(rows, metric, errors[metric], halves[1])
     return tuple(tables)
 
 
-def _accuracy(engine: str, metric: str, group: str, logs: Column) -> ServingAccuracy | None:
-    logs = logs[np.isfinite(logs)]
-    interval = interval_of(engine, metric)
-    if not len(logs) or interval is None:
-        return None
-    error, ratio = np.exp(logs) - 1, np.exp(-logs)
+def held_out_of(tables: Sequence[ServingAccuracy]) -> dict[tuple[str, str], ServingAccuracy]:
+    """The main line of each engine and metric."""
+    return {(accuracy.engine, accuracy.metric): accuracy for accuracy in tables if accuracy.group == HELD_OUT}
+
+
+def left_out_groups() -> tuple[LeftOutGroup, ...]:
+    """Which model or GPU is the worst: all that were left out."""
+    rows, _ = load_serving()
+    names = dict(zip(rows.ids, rows.names, strict=True))
+    return tuple(
+        group for engine in SCORED for situation in ServingSituation for group in _groups_of(engine, situation, names)
+    )
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _on(rows: ServingRows, gpu: str) -> Mask:
+    return np.array([name == gpu for name in rows.gpu])
+
+
+def _held_out(rows: ServingRows, metric: str, errors: Column, parts: Mapping[str, Mask]) -> Iterator[ServingAccuracy]:
+    for name, of in parts.items():
+        if of.any():
+            engine = rows.engine[int(np.flatnonzero(of)[0])]
+            yield _accuracy(engine, metric, name, errors[of], _in_stated(rows, metric, errors, of), 1)
+
+
+def _in_stated(rows: ServingRows, metric: str, errors: Column, of: Mask) -> Mask | None:
+    """Whether each row lies in the interval that a plan of it states."""
+    inside: list[bool] = []
+    for at in np.flatnonzero(of).tolist():
+        engine = rows.engine[at]
+        trust = trust_of(engine, situation_of(engine, rows.gpu[at]), metric)
+        if trust is None:
+            return None
+        inside.append(bool(trust.low <= np.exp(-errors[at]) <= trust.high))
+    return np.array(inside)
+
+
+def _left_out(engine: str, metric: str) -> Iterator[ServingAccuracy]:
+    for situation, name in LEFT_OUT.items():
+        told = serving_residuals(situation, metric)
+        own = told.engines == engine
+        if own.any():
+            is_stated = trust_of(engine, situation, metric) is not None
+            inside = covered_left_out(situation, metric)[own] if is_stated else None
+            yield _accuracy(engine, metric, name, -told.logs[own], inside, len(np.unique(told.groups[own])))
+
+
+def _accuracy(engine: str, metric: str, group: str, logs: Column, inside: Mask | None, groups: int) -> ServingAccuracy:
+    error = np.exp(logs) - 1
     return ServingAccuracy(
         engine=engine,
         metric=metric,
         group=group,
         rows=len(logs),
+        groups=groups,
         median=float(np.median(np.abs(error))),
         p90=float(np.quantile(np.abs(error), 0.9)),
         bias=float(np.median(error)),
-        covered=float(np.mean((ratio >= interval.low) & (ratio <= interval.high))),
+        covered=None if inside is None else float(inside.mean()),
     )
 
 
-def held_out_of(tables: Sequence[ServingAccuracy]) -> dict[tuple[str, str], ServingAccuracy]:
-    """The main line of each engine and metric."""
-    return {(accuracy.engine, accuracy.metric): accuracy for accuracy in tables if accuracy.group == "held out"}
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def _groups_of(engine: str, situation: ServingSituation, names: Mapping[str, str]) -> Iterator[LeftOutGroup]:
+    told: dict[str, ServingResiduals] = {}
+    for metric in SCORED[engine]:
+        every = serving_residuals(situation, metric)
+        told[metric] = every.where(every.engines == engine)
+    for group in sorted({name for each in told.values() for name in each.groups.tolist()}):
+        own = {metric: each.where(each.groups == group) for metric, each in told.items()}
+        ids = {row_id for each in own.values() for row_id in each.ids.tolist()}
+        yield LeftOutGroup(
+            engine=engine,
+            situation=situation,
+            name=_shortest(names[row_id] for row_id in ids) if situation is ServingSituation.MODEL else group,
+            rows=len(ids),
+            bias={metric: float(np.median(np.expm1(-each.logs))) for metric, each in own.items() if len(each)},
+        )
+
+
+def _shortest(published: Iterable[str]) -> str:
+    """Models of one shape have several names."""
+    return min((name.rpartition("/")[2] for name in published), key=lambda name: (len(name), name))

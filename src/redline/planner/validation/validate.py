@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from redline.planner.serve.serving_trust import Repeats
 from redline.planner.validation.left_out_accuracy import LeftOut, left_out_accuracy
 from redline.planner.validation.memory import as_measured, measured_peaks, predicted_use
 from redline.planner.validation.memory_accuracy import MemoryAccuracy, memory_accuracy
@@ -13,8 +14,15 @@ from redline.planner.validation.predicted_steps import predicted as predicted_st
 from redline.planner.validation.predicted_steps import usual
 from redline.planner.validation.rows import Numbers
 from redline.planner.validation.serving import load_serving
-from redline.planner.validation.serving_accuracy import SCORED, ServingAccuracy, serving_accuracy
-from redline.planner.validation.serving_accuracy import predicted as predicted_serving
+from redline.planner.validation.serving_accuracy import (
+    LeftOutGroup,
+    ServingAccuracy,
+    left_out_groups,
+    serving_accuracy,
+)
+from redline.planner.validation.serving_errors import SCORED
+from redline.planner.validation.serving_errors import predicted as predicted_serving
+from redline.planner.validation.serving_repeats import first_token_repeats
 from redline.planner.validation.step_accuracy import StepAccuracy, step_accuracy
 from redline.planner.validation.training import expressed_runs
 from redline.progress import Progress, ProgressStage, silent
@@ -39,6 +47,9 @@ class Validation:
     """Of layouts between those that were fitted to."""
     memory: MemoryAccuracy
     serving: tuple[ServingAccuracy, ...]
+    serving_groups: tuple[LeftOutGroup, ...]
+    """Every model and GPU that was left out of the fit of an engine."""
+    first_token_repeats: Repeats
 
 
 def validate(progress: Progress = silent) -> Validation:
@@ -47,7 +58,14 @@ def validate(progress: Progress = silent) -> Validation:
     progress(ProgressStage.VALIDATE, 1, 3)
     memory = memory_accuracy()
     progress(ProgressStage.VALIDATE, 2, 3)
-    return Validation(left_out=left_out_accuracy(), step=step, memory=memory, serving=serving_accuracy())
+    return Validation(
+        left_out=left_out_accuracy(),
+        step=step,
+        memory=memory,
+        serving=serving_accuracy(),
+        serving_groups=left_out_groups(),
+        first_token_repeats=first_token_repeats(),
+    )
 
 
 def step_points() -> tuple[Scatter, ...]:

@@ -139,7 +139,7 @@ def test_the_page_of_a_validation_has_every_table_and_chart() -> None:
     text = validate_page.render(validation(), [scatter()], [scatter("jax", 3), scatter()], [scatter("SGLang")])
     data = data_of(text)
     assert set(data["charts"]) == {"steps_seen", "memory_seen", "serving_seen"}
-    tables = {"steps", "stacks", "choices", "each_choice", "memory", "verdicts", "serving"}
+    tables = {"steps", "stacks", "choices", "each_choice", "memory", "verdicts", "serving", "serving_groups"}
     tables |= {"left_out", "left_out_stacks", "peers", "unmodelled"}
     assert set(data["tables"]) == tables
     assert [group["name"] for group in data["charts"]["memory_seen"]["groups"]] == ["nanotron", "jax"]

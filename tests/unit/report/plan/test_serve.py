@@ -6,6 +6,7 @@ import pytest
 
 from redline.planner.serve.serving_cost import ServingLimit
 from redline.planner.serve.serving_plan import Ranged, ServingPlan
+from redline.planner.serve.serving_trust import ServingSituation
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.plan.serve import serving_messages as say
@@ -14,10 +15,12 @@ from redline.report.plan.serve.json import render as render_json
 from redline.report.plan.serve.text import render
 from redline.report.terminal import width_of
 from tests.conftest import ROOT
-from tests.made_plans import point, serving_plan
+from tests.made_plans import measured_engine, point, serving_plan
 
 GOLDEN = ROOT / "tests" / "golden" / "plan"
-NOTHING_FITS = serving_plan(points=(), best=None, frontier=(), evidence=(), measured_here=False)
+NOTHING_FITS = serving_plan(
+    points=(), best=None, frontier=(), evidence=(), repeats=None, measured_here=False, situation=ServingSituation.FAMILY
+)
 TOO_SLOW = serving_plan(best=None, most_ttft_s=0.001)
 
 
@@ -53,15 +56,48 @@ def test_where_nothing_fits_the_smallest_is_named() -> None:
 
 
 def test_an_interval_or_why_there_is_none() -> None:
-    assert say.ranged(Ranged(value=1.0)).endswith("no published measurements of this engine on this GPU")
+    assert say.ranged(Ranged(value=1.0)).endswith("no interval: no published measurements to score it with")
     assert "80 % interval: " in say.ranged(Ranged(value=1.0, low=0.9, high=1.2))
     unknown = serving_plan(best=point(tokens_per_s=Ranged(value=100.0)))
     assert say.verdict(unknown) == "tp 2 in fp8 with 16 concurrent requests: 50 tokens/s per GPU"
 
 
-def test_an_engine_that_was_not_measured_there_says_so() -> None:
-    assert any("constants are from other GPUs, without an interval" in line for line in say.trust(NOTHING_FITS))
-    assert not any("constants" in line for line in say.trust(serving_plan()))
+@pytest.mark.parametrize(
+    ("situation", "new"),
+    [
+        (ServingSituation.MODEL, "this GPU was measured with SGLang"),
+        (ServingSituation.GPU, "this GPU was never measured with SGLang: constants are from others of its family"),
+        (ServingSituation.FAMILY, "no GPU of this family was measured with SGLang: constants are from other GPUs"),
+    ],
+)
+def test_the_first_lines_say_whether_the_engine_was_measured_there(situation: ServingSituation, new: str) -> None:
+    plan = serving_plan(situation=situation)
+    label, said = next(iter(say.facts(plan)))
+    assert (label, said.partition(";")[0]) == ("errors", new)
+    assert "TPOT: median error 11.0 %, p90 47.0 %" in said
+    assert any("left out of the fit (of SGLang)" in line for line in say.trust(plan))
+
+
+def test_borrowed_errors_and_intervals_say_so() -> None:
+    lines = list(say.trust(serving_plan()))
+    assert any("(of all engines)" in line for line in lines)
+    assert any("intervals are mostly those of other engines" in line for line in lines)
+    own = serving_plan(evidence=serving_plan().evidence[:1])
+    assert not any("other engines" in line for line in say.trust(own))
+
+
+def test_the_first_token_stands_beside_its_own_repeats() -> None:
+    assert any(
+        "is off by 27.0 % in the median (p90 70.0 %); a plan of these runs by 40.0 % (p90 120.0 %)" in line
+        for line in say.trust(serving_plan())
+    )
+    assert not any("repeat" in line for line in say.trust(serving_plan(repeats=None)))
+
+
+def test_a_measured_step_has_no_published_errors() -> None:
+    plan = serving_plan(situation=None, evidence=(), repeats=None, measured=measured_engine())
+    assert say.known(plan) == ""
+    assert next(iter(say.facts(plan)))[0] == "model"
 
 
 def test_experts_have_two_counts() -> None:

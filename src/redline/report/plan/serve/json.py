@@ -11,8 +11,8 @@ from redline.report.plan.json_values import plain
 KIND = "serving-plan"
 SCHEMA_VERSION = 1
 _PLAIN = (
-    "parameters", "active_parameters", "device_bytes", "engine", "measured_here", "cache_dtype", "prompt", "output",
-    "devices", "price", "most_ttft_s", "most_tpot_s", "evidence",
+    "parameters", "active_parameters", "device_bytes", "engine", "measured_here", "situation", "cache_dtype", "prompt",
+    "output", "devices", "price", "most_ttft_s", "most_tpot_s", "evidence", "repeats",
 )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from redline.planner.serve.measured_engine import MeasuredEngine
 from redline.planner.serve.serving_cost import ServingLimit
-from redline.planner.serve.serving_plan import Ranged, ServingPlan, ServingPoint
+from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingPlan, ServingPoint
+from redline.planner.serve.serving_trust import EVERY, Repeats, ServingSituation
 from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext
 from redline.report.plan.amounts import chance, count, gigabytes, parameters, seconds, share
@@ -103,6 +104,8 @@ def requests(plan: ServingPlan) -> str:
 
 
 def facts(plan: ServingPlan) -> Iterator[tuple[str, str]]:
+    if known(plan):
+        yield _("errors"), known(plan)
     yield _("model"), parameters(plan.parameters, plan.active_parameters)
     yield _("requests"), requests(plan)
     if limits(plan):
@@ -126,9 +129,7 @@ def facts(plan: ServingPlan) -> Iterator[tuple[str, str]]:
 def ranged(figure: Ranged) -> str:
     """A time with the interval of such predictions."""
     if figure.low is None or figure.high is None:
-        return _("{value}; no interval: no published measurements of this engine on this GPU").format(
-            value=seconds(figure.value)
-        )
+        return _("{value}; no interval: no published measurements to score it with").format(value=seconds(figure.value))
     text = interval(seconds(figure.low), seconds(figure.high))
     return _("{value}; 80 % interval: {interval}").format(value=seconds(figure.value), interval=text)
 
@@ -179,22 +180,62 @@ def _measured(measured: MeasuredEngine) -> str:
     )
 
 
+NEW: Mapping[ServingSituation, str] = {
+    ServingSituation.MODEL: marked("this GPU was measured with {engine}"),
+    ServingSituation.GPU: marked("this GPU was never measured with {engine}: constants are from others of its family"),
+    ServingSituation.FAMILY: marked("no GPU of this family was measured with {engine}: constants are from other GPUs"),
+}
+LEFT_OUT: Mapping[ServingSituation, str] = {
+    ServingSituation.MODEL: marked("runs of models left out of the fit"),
+    ServingSituation.GPU: marked("runs on GPUs left out of the fit"),
+    ServingSituation.FAMILY: marked("runs on families of GPUs left out of the fit"),
+}
+
+
+def known(plan: ServingPlan) -> str:
+    """For the first lines: what is new about the plan, and how far such plans were off."""
+    if plan.situation is None:
+        return ""
+    said = [_(NEW[plan.situation]).format(engine=clipped(plan.engine, 40))]
+    return clauses([*said, *(_evidence(plan, plan.situation, evidence) for evidence in plan.evidence[:1])])
+
+
+def _evidence(plan: ServingPlan, situation: ServingSituation, evidence: ServingEvidence) -> str:
+    text = _("{metric}: median error {median}, p90 {p90}, on {rows:,} {runs} ({whose})")
+    own = _("of {engine}").format(engine=clipped(plan.engine, 40))
+    return text.format(
+        metric=_(METRICS[evidence.metric]),
+        rows=evidence.rows,
+        median=share(evidence.median),
+        p90=share(evidence.p90),
+        runs=_(LEFT_OUT[situation]),
+        whose=_("of all engines") if evidence.engine == EVERY else own,
+    )
+
+
+def _repeats(repeats: Repeats) -> str:
+    return _(
+        "TTFT: a repeat of a run, with the same prompts and as many requests in flight, is off by {repeat} in the "
+        "median (p90 {repeat_p90}); a plan of these runs by {plan} (p90 {plan_p90})."
+    ).format(
+        repeat=share(repeats.median),
+        repeat_p90=share(repeats.p90),
+        plan=share(repeats.predicted_median),
+        plan_p90=share(repeats.predicted_p90),
+    )
+
+
 def trust(plan: ServingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
-    text = _("{metric}: median error {median}, p90 {p90}, on {rows:,} held-out runs of {engine}")
-    for evidence in plan.evidence:
-        yield text.format(
-            metric=_(METRICS[evidence.metric]),
-            rows=evidence.rows,
-            engine=clipped(plan.engine, 40),
-            median=share(evidence.median),
-            p90=share(evidence.p90),
-        )
+    if plan.situation is not None:
+        yield from (_evidence(plan, plan.situation, evidence) for evidence in plan.evidence)
+    if plan.repeats is not None:
+        yield _repeats(plan.repeats)
+    if any(evidence.engine == EVERY for evidence in plan.evidence):
+        text = _("Too few runs of {engine} could be left out so: its intervals are mostly those of other engines.")
+        yield text.format(engine=clipped(plan.engine, 40))
     if plan.measured is not None:
         yield _measured(plan.measured)
-    if not plan.measured_here:
-        text = _("No published runs of {engine} on {machine}: constants are from other GPUs, without an interval.")
-        yield text.format(engine=clipped(plan.engine, 40), machine=clipped(plan.machine.name, 60))
     yield _(
         "Not in these figures: requests of different lengths, shared prefixes, speculative decoding, and "
         "disaggregated prefill and decode."

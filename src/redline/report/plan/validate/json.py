@@ -34,4 +34,6 @@ def as_record(validation: Validation) -> dict[str, Any]:
             "left_out": [{"reason": reason, "runs": count} for reason, count in memory.left_out.items()],
         },
         "serving": plain(validation.serving),
+        "serving_groups": plain(validation.serving_groups),
+        "first_token_repeats": plain(validation.first_token_repeats),
     }

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
+from redline.planner.serve.serving_trust import Repeats, ServingSituation
 from redline.planner.train.search.situations import Situation
 from redline.planner.validation.left_out_accuracy import EXPERTS, LeftOutAccuracy
-from redline.planner.validation.serving_accuracy import ServingAccuracy
+from redline.planner.validation.serving_accuracy import HELD_OUT, SPECULATIVE, ServingAccuracy
+from redline.planner.validation.serving_accuracy import LEFT_OUT as SERVING_LEFT_OUT
 from redline.planner.validation.step_accuracy import Accuracy
 from redline.planner.validation.validate import Validation
 from redline.report.language import _, marked
@@ -52,6 +54,7 @@ def every(validation: Validation, *, brief: bool) -> dict[str, ReportTable]:
         "memory": memory(validation),
         "verdicts": verdicts(validation),
         "serving": serving(validation, brief=brief),
+        "serving_groups": serving_groups(validation),
         "unmodelled": unmodelled(validation),
     }
 
@@ -218,25 +221,68 @@ def verdicts(validation: Validation) -> ReportTable:
 # --- serving ----------------------------------------------------------------------------------------------------------
 
 
+SERVING_GROUPS: Mapping[str, str] = {
+    HELD_OUT: marked("odd half"),
+    SERVING_LEFT_OUT[ServingSituation.MODEL]: marked("models"),
+    SERVING_LEFT_OUT[ServingSituation.GPU]: marked("types of GPU"),
+    SERVING_LEFT_OUT[ServingSituation.FAMILY]: marked("GPU families"),
+    SPECULATIVE: marked("speculative decoding"),
+}
+
+
 def serving(validation: Validation, *, brief: bool) -> ReportTable:
     """`brief` has the runs of all GPUs together."""
-    shown = [
-        serving_accuracy for serving_accuracy in validation.serving if not brief or serving_accuracy.group == "held out"
-    ]
-    head = (_("engine"), _("figure"), *([] if brief else [_("runs of")]), *_head("")[1:])
-    rows = tuple(_serving_row(accuracy, brief=brief) for accuracy in shown)
-    return ReportTable(title=_("serving"), head=head, rows=rows, notes=(), empty="")
+    main = (HELD_OUT, *SERVING_LEFT_OUT.values())
+    shown = [accuracy for accuracy in validation.serving if not brief or accuracy.group in main]
+    head = (_("engine"), _("figure"), _("left out"), _("groups"), *_head("")[1:])
+    return ReportTable(
+        title=_("serving, by what was left out of the fit"),
+        head=head,
+        rows=tuple(map(_serving_row, shown)),
+        notes=(_repeats(validation.first_token_repeats),),
+        empty="",
+    )
 
 
-def _serving_row(serving_accuracy: ServingAccuracy, *, brief: bool) -> tuple[str, ...]:
-    figures = _row(
-        "",
-        serving_accuracy.rows,
-        serving_accuracy.bias,
-        serving_accuracy.median,
-        serving_accuracy.p90,
-        serving_accuracy.covered,
-    )[1:]
-    groups = {"held out": _("all GPUs"), "held out, speculative": _("speculative decoding")}
-    group = [] if brief else [groups.get(serving_accuracy.group, serving_accuracy.group)]
-    return (serving_accuracy.engine, _(METRICS[serving_accuracy.metric]), *group, *figures)
+def _serving_row(accuracy: ServingAccuracy) -> tuple[str, ...]:
+    group = _(SERVING_GROUPS[accuracy.group]) if accuracy.group in SERVING_GROUPS else accuracy.group
+    return (
+        accuracy.engine,
+        _(METRICS[accuracy.metric]),
+        group,
+        f"{accuracy.groups:,}",
+        f"{accuracy.rows:,}",
+        signed(accuracy.bias),
+        share(accuracy.median),
+        share(accuracy.p90),
+        share(accuracy.covered),
+    )
+
+
+def _repeats(repeats: Repeats) -> str:
+    text = _(
+        "TTFT: in {groups:,} groups of runs of one server with the same prompts and load, the largest is {spread} "
+        "above the smallest in the median. One run predicts another with a median error of {repeat} (p90 "
+        "{repeat_p90}); a fit without their model predicts them with {plan} (p90 {plan_p90})"
+    )
+    return text.format(
+        groups=repeats.groups,
+        spread=share(repeats.spread),
+        repeat=share(repeats.median),
+        repeat_p90=share(repeats.p90),
+        plan=share(repeats.predicted_median),
+        plan_p90=share(repeats.predicted_p90),
+    )
+
+
+def serving_groups(validation: Validation) -> ReportTable:
+    """Group by group: which model or GPU goes wrong."""
+    shown = tuple(METRICS)
+    head = (_("engine"), _("left out"), _("group"), _("runs"), *(_(METRICS[metric]) for metric in shown))
+    rows = tuple(
+        (group.engine, _(SERVING_GROUPS[SERVING_LEFT_OUT[group.situation]]), clipped(group.name, 40), f"{group.rows:,}",
+         *(signed(group.bias[metric]) if metric in group.bias else "-" for metric in shown))
+        for group in validation.serving_groups
+    )  # fmt: skip
+    title = _("serving: median error of each group that was left out")
+    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")

@@ -1,5 +1,6 @@
 """The accuracy of plans as text for a terminal."""
 
+from redline.planner.validation.serving_accuracy import HELD_OUT
 from redline.planner.validation.validate import Validation
 from redline.report.display import Style, columns, styled
 from redline.report.language import _
@@ -12,9 +13,7 @@ def headline(validation: Validation) -> str:
     text = _(
         "Plans against published measurements: {steps:,} step times, {peaks:,} memory peaks, {served:,} serving figures"
     )
-    served = sum(
-        serving_accuracy.rows for serving_accuracy in validation.serving if serving_accuracy.group == "held out"
-    )
+    served = sum(accuracy.rows for accuracy in validation.serving if accuracy.group == HELD_OUT)
     return text.format(steps=validation.step.everything.runs, peaks=validation.memory.peaks[-1].rows, served=served)
 
 
@@ -28,8 +27,9 @@ def split(validation: Validation) -> str:
 
 
 def render(validation: Validation) -> str:
-    # Choices one by one are for the page.
-    shown = [table for name, table in tables.every(validation, brief=True).items() if name != "each_choice"]
+    # Choices and groups one by one are for the page.
+    every = tables.every(validation, brief=True)
+    shown = [table for name, table in every.items() if name not in ("each_choice", "serving_groups")]
     blocks = [
         [
             *wrapped(styled(headline(validation), Style.HEADING), columns(), rest="  "),

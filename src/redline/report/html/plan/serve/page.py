@@ -45,6 +45,7 @@ def render(plan: ServingPlan) -> str:
         ),
         headline=say.verdict(plan),
         second=say.headline(plan),
+        known=say.known(plan),
         facts=[] if plan.best is None else list(_facts(plan, plan.best)),
         about=list(say.facts(plan)),
         refused=list(say.refused(plan)),
