@@ -1,5 +1,7 @@
 """What is proposed for serving has room, meets the limits, and is the most that a device gives."""
 
+from dataclasses import replace
+
 import pytest
 
 from redline.errors import UsageError
@@ -8,6 +10,7 @@ from redline.model.known import known_model
 from redline.planner.serve.plan import ServingRequest, plan_serving
 from redline.planner.serve.serving_defaults import ACCEPTED_CHANCE
 from redline.planner.serve.serving_plan import Ranged
+from redline.planner.serve.serving_trust import ServingSituation
 
 REQUEST = ServingRequest(
     model=known_model("llama-3.1-70b"), machine=find("H100-SXM5-80GB"), prompt=1024, output=256, engine="SGLang"
@@ -68,3 +71,21 @@ def test_where_every_way_may_miss_the_limit_the_surest_is_the_best() -> None:
     assert plan.best is not None
     meeting = [point.chance_of_missing or 0.0 for point in plan.points if point.meets]
     assert plan.best.chance_of_missing == min(meeting) > ACCEPTED_CHANCE
+
+
+def test_a_gpu_that_the_engine_was_never_measured_on_has_an_interval_and_says_so() -> None:
+    known, new = (plan_serving(ServingRequest(**{**vars(REQUEST), "engine": name})) for name in ("SGLang", "vLLM"))
+    assert (known.situation, new.situation) == (ServingSituation.MODEL, ServingSituation.FAMILY)
+    assert (known.measured_here, new.measured_here) == (True, False)
+    assert {evidence.engine for evidence in known.evidence} == {"SGLang"}
+    assert {evidence.engine for evidence in new.evidence} == {"all"}
+    point = new.points[0]
+    assert point.tokens_per_s.low is not None
+    assert point.ttft_s.low is None  # never measured with vLLM
+    assert (known.repeats is None, new.repeats) == (False, None)
+
+
+def test_runs_on_gpus_say_nothing_of_a_cpu() -> None:
+    plan = plan_serving(ServingRequest(**{**vars(REQUEST), "machine": replace(REQUEST.machine, architecture="cpu")}))
+    assert plan.evidence == ()
+    assert plan.points[0].tpot_s.low is None

@@ -116,7 +116,7 @@ def test_what_is_new_widens_the_interval() -> None:
 
 def test_the_situation_of_a_gpu() -> None:
     assert situation_of("SGLang", "B200-SXM") is ServingSituation.MODEL
-    assert situation_of("SGLang", "H20-SXM-96GB") is ServingSituation.GPU
+    assert situation_of("SGLang", "H20") is ServingSituation.GPU
     assert situation_of("vLLM", "H100-SXM5-80GB") is ServingSituation.FAMILY
     assert situation_of("vLLM", "MI300X") is ServingSituation.MODEL
 
