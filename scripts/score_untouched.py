@@ -1,12 +1,13 @@
 """Hold plans against the runs that nothing was fitted to: errors, and how often the stated interval holds.
 
-    python -m scripts.score_untouched
+    python -m scripts.score_untouched [--set 2]
 
 Run it once after the last change to the constants, and write down what it says, whatever it is: a set that is looked at
 while constants change is no longer untouched. Each run is predicted as a plan would be, with the stack that its source
 names where the planner has one, and the interval of its situation.
 """
 
+from argparse import ArgumentParser
 from collections import Counter
 
 import numpy as np
@@ -14,17 +15,20 @@ import numpy as np
 from redline.planner.train.search.plan_trust import Trust, trust_of
 from redline.planner.train.stacks import DEFAULT_STACK
 from redline.planner.validation.predicted_steps import predicted
-from redline.planner.validation.rows import Mask, Numbers, untouched_runs
+from redline.planner.validation.rows import UNTOUCHED, Mask, Numbers, untouched_runs
 from redline.planner.validation.training import expressed_untouched
 from redline.planner.validation.user_intervals import planned_runs
 
 
 def main() -> None:
-    runs = expressed_untouched()
+    parser = ArgumentParser()
+    parser.add_argument("--set", type=int, choices=tuple(UNTOUCHED), default=1, help="which set of runs", dest="which")
+    which: int = parser.parse_args().which
+    runs = expressed_untouched(which)
     errors = predicted(runs).step_s / runs.measured_s - 1
     trust = [trust_of(run) for run in planned_runs(runs)]
     inside = _inside(errors, trust)
-    print(f"{len(runs)} of {len(untouched_runs())} runs can be expressed")
+    print(f"{len(runs)} of {len(untouched_runs(which))} runs can be expressed")
     named = runs.stacks != DEFAULT_STACK
     masks: dict[str, Mask] = {"all": np.ones(len(runs), np.bool_), "named stack": named, "no stack": ~named}
     masks |= {"experts": runs.sparse, "adapters": runs.adapters, "fewer bits": runs.narrow, "dense": ~runs.sparse}

@@ -31,9 +31,11 @@ MACHINES = {
     "A10G": "A10G",
     "H100-SXM-80GB": "H100-SXM5-80GB",
     "H100-SXM-96GB-HBM2e(Grand Teton,500W)": "H100-SXM5-80GB",
+    "H20": "H20",
     "H200-SXM": "H200-SXM",
     "H200-NVL": "H200-SXM",
     "H800-SXM": "H800-SXM",
+    "L40S": "L40S",
     "B200-SXM": "B200-SXM",
     "B300-SXM": "B300-SXM",
     "GB200": "GB200",
@@ -45,6 +47,7 @@ MACHINES = {
     "MI250X-GCD": "MI250X-GCD",
     "RTX-3090": "RTX-3090",
     "RTX-4090": "RTX-4090",
+    "RTX-5090": "RTX-5090",
     "V100-SXM3-32GB": "V100-SXM2-32GB",
 }
 FORMATS = {"fp16": "fp16", "fp8": "fp8", "fp8-rowwise": "fp8", "mxfp8": "fp8", "nvfp4": "fp4"}
@@ -159,9 +162,9 @@ def expressed_runs() -> Runs:
 
 
 @cache
-def expressed_untouched() -> Runs:
-    """Of the runs that are for scoring alone."""
-    rows = untouched_runs()
+def expressed_untouched(which: int = 1) -> Runs:
+    """Of a set of runs that is for scoring alone."""
+    rows = untouched_runs(which)
     return _runs(rows.where(_measured(rows) & (_reasons(rows) == "")))
 
 
