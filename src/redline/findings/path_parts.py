@@ -87,12 +87,14 @@ def labels_of(analysis: RankAnalysis) -> PathLabels:
     )
 
 
-def parts_of(path: CriticalPath, job: JobGraph, labels: Sequence[PathLabels], steps: int) -> CriticalPathParts:
+def parts_of(
+    path: CriticalPath, job: JobGraph, labels: Sequence[PathLabels], steps: int, *, only_accounts: bool = False
+) -> CriticalPathParts:
     """Times are of the average step."""
     tables = _Tables()
     for rank, here in grouped(path.rank):
         if 0 <= rank < len(labels):
-            _add_rank(tables, path.take(here), job, rank, labels[rank])
+            _add_rank(tables, path.take(here), job, rank, labels[rank], only_accounts=only_accounts)
         else:
             tables.add("accounts", [(Account.TRANSFER, float(path.dur_ns[here].sum()))])
     return CriticalPathParts(
@@ -125,7 +127,9 @@ class _Tables:
         )
 
 
-def _add_rank(tables: _Tables, path: CriticalPath, job: JobGraph, rank: int, labels: PathLabels) -> None:
+def _add_rank(
+    tables: _Tables, path: CriticalPath, job: JobGraph, rank: int, labels: PathLabels, *, only_accounts: bool
+) -> None:
     """A piece is called what lay where it was measured."""
     clock_ns, edges = int(job.shift_ns[rank]), job.edges
     begin_ns = job.time_ns[edges.tail[path.edge]] - clock_ns
@@ -140,8 +144,10 @@ def _add_rank(tables: _Tables, path: CriticalPath, job: JobGraph, rank: int, lab
         if lane in labels.loading:
             loading[here] = labels.loading[lane].overlap_with(begin_ns[here], until_ns[here])
     loading = np.where(is_host, loading * scale, 0.0)
-    shift_ns = clock_shift(path.lane)
-    own = _add_operators(tables, labels, np.flatnonzero(is_host), begin_ns + shift_ns, until_ns + shift_ns, scale)
+    own = np.zeros(len(path))
+    if not (labels.on_gpu and only_accounts):
+        shift_ns = clock_shift(path.lane)
+        own = _add_operators(tables, labels, np.flatnonzero(is_host), begin_ns + shift_ns, until_ns + shift_ns, scale)
     if labels.on_gpu:
         own = np.zeros(len(own))  # they launch
     tables.add("accounts", [(Account.INPUT, float(loading.sum())), (COMPUTE, float(own.sum()))])
@@ -151,6 +157,8 @@ def _add_rank(tables: _Tables, path: CriticalPath, job: JobGraph, rank: int, lab
         is_copy = copies & (kind == EdgeKind.DEVICE)
         tables.add("accounts", [(Account.COPY, float(left[is_copy].sum()))])
         tables.add("accounts", [(ACCOUNT_OF[EdgeKind(kind)], float(left[~is_copy].sum()))])
+    if only_accounts:
+        return
     device = np.flatnonzero(has_row & np.isin(path.kind, (EdgeKind.DEVICE, EdgeKind.TRANSFER)))
     names = labels.row_name[path.row[device]]
     tables.add("operators", _by_name(labels.texts, names, dur_ns[device]))

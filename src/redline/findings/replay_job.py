@@ -298,9 +298,9 @@ class _Replaying:
         return replace(together, after_ns=max(together.after_ns, self.step_ns - most_ns))
 
     def _path(self, scenario: ScenarioReplay | None = None) -> CriticalPathParts:
-        """Of the steps as they were measured, or in a scenario."""
+        """Of the steps as they were measured, or in a scenario, of which no more than the accounts is told."""
         path = critical_path_of(self.replay, scenario)
-        return parts_of(path, self.replay.job, self.labels, self.steps)
+        return parts_of(path, self.replay.job, self.labels, self.steps, only_accounts=scenario is not None)
 
     def _path_and_beside(self) -> CriticalPathParts:
         return replace(self._path(), beside=beside_path(self.replay, self.labels, self.steps))

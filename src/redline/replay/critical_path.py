@@ -1,6 +1,5 @@
 """The longest way through each step: what it was made of, and how much later everything beside it could have ended."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,9 +44,8 @@ def critical_path_of(replay: JobReplay, scenario: ScenarioReplay | None = None) 
     starts, ends, last = replay.borders(times_ns)
     steps = []
     for number in range(len(starts)):
-        edges = np.array(
-            list(_way_back(int(last[number]), int(starts[number]), deciding, job.edges, times_ns)), np.int64
-        )
+        way = _way_back(int(last[number]), int(starts[number]), deciding, job.edges, times_ns)
+        edges = np.array(way, np.int64)
         begin_ns = np.maximum(times_ns[job.edges.tail[edges]], starts[number])
         end_ns = np.minimum(times_ns[job.edges.head[edges]], ends[number])
         known = end_ns > begin_ns
@@ -81,13 +79,16 @@ def _deciding_edges(edges: Edges, times_ns: I64, delays_ns: I64, points: int) ->
     return deciding
 
 
-def _way_back(point: int, begin_ns: int, deciding: I64, edges: Edges, times_ns: I64) -> Iterator[int]:
+def _way_back(point: int, begin_ns: int, deciding: I64, edges: Edges, times_ns: I64) -> list[int]:
     """Edges from the beginning to a point, in that order."""
     way = []
-    while times_ns[point] > begin_ns and (edge := int(deciding[point])) != NONE:
+    # Single numbers come several times faster from views than from arrays.
+    times, decided_by, tails = times_ns.data, deciding.data, edges.tail.data
+    while times[point] > begin_ns and (edge := decided_by[point]) != NONE:
         way.append(edge)
-        point = int(edges.tail[edge])
-    return reversed(way)
+        point = tails[edge]
+    way.reverse()
+    return way
 
 
 def _joined(parts: list[CriticalPath]) -> CriticalPath:

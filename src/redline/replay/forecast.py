@@ -135,7 +135,8 @@ class JobReplay:
         for place, of_ranks in enumerate(replayed_ones):
             delays_ns[:, place] = self._delays_ns(of_ranks)
         times_ns = replayed(edges, self.plan, delays_ns, 0) if replayed_ones else delays_ns
-        columns = zip(times_ns.T, delays_ns.T, strict=True)
+        # Each as numbers that lie beside each other: whoever follows a path through them reads one here, one there.
+        columns = zip(map(np.ascontiguousarray, times_ns.T), map(np.ascontiguousarray, delays_ns.T), strict=True)
         for (scenario, of_ranks), why in zip(pairs, refused, strict=True):
             of_times_ns, of_delays_ns = (self.job.time_ns, edges.delay_ns) if why else next(columns)
             yield self._scenario_replay(scenario, of_ranks, of_times_ns, of_delays_ns, why)
