@@ -215,7 +215,7 @@ def _evidence(plan: ServingPlan, situation: ServingSituation, evidence: ServingE
 
 def _repeats(repeats: Repeats) -> str:
     return _(
-        "TTFT: a repeat of a run, with the same prompts and as many requests in flight, is off by {repeat} in the "
+        "TTFT: a repeat of a run, with the same prompts and as many concurrent requests, is off by {repeat} in the "
         "median (p90 {repeat_p90}); a plan of these runs by {plan} (p90 {plan_p90})."
     ).format(
         repeat=share(repeats.median),
