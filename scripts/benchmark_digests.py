@@ -14,20 +14,23 @@ from pathlib import Path
 from redline.artifacts import DIGEST_ENDING
 from tests.made_digests import write_distinct
 
-DIAGNOSE = "import sys; from redline.cli import main; sys.exit(main(['diagnose', sys.argv[1]]))"
+DIAGNOSE = "import sys; from redline.cli import main; sys.exit(main(['diagnose', *sys.argv[1:]]))"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--ranks", type=int, default=16_384)
+    parser.add_argument("--what-if", action="append", default=[], help="replay them, too")
     options = parser.parse_args()
+    asked = [word for scenario in options.what_if for word in ("--what-if", scenario)]
     if not list(options.folder.glob(f"*{DIGEST_ENDING}")):
         write_distinct(options.folder, options.ranks)
     files = list(options.folder.glob(f"*{DIGEST_ENDING}"))
     size = sum(path.stat().st_size for path in files)
     begin = time.monotonic()
-    process = subprocess.Popen([sys.executable, "-c", DIAGNOSE, str(options.folder)], stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-c", DIAGNOSE, str(options.folder), *asked]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     wall_s = time.monotonic() - begin
     print(

@@ -3,14 +3,18 @@
 import pickle
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import redline
 from redline.analysis.rank import file_digests
+from redline.analysis.rank.digest import Digest
 from redline.analysis.rank.digest_cache import kept_digests
+from redline.analysis.rank.digest_file import load_digest, save_digest
 from redline.findings import kept_ranks, match, replay_job
 from redline.findings.kept_ranks import RankKeeper
 from redline.ranks.read_files import JobOptions
@@ -100,27 +104,54 @@ def test_digests_of_a_replay_are_those_of_a_diagnosis(tmp_path: Path) -> None:
     assert kept[0] == kept[1]
 
 
-def test_a_job_of_too_many_ranks_is_refused_with_the_limit_and_what_to_do(
+def test_a_job_of_too_many_ranks_is_replayed_by_phases_and_exchanges(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fine = redline.diagnose(job, options=READING, what_if=ASKED)
     monkeypatch.setattr(replay_job, "MOST_RANKS", 1)
-    refused = redline.diagnose(job, options=READING, what_if="host/2")
+    coarse = redline.diagnose(job, options=READING, what_if=ASKED)
 
-    assert refused.replayed is not None
-    assert refused.replayed.declined == (
+    assert fine.replayed is not None
+    assert coarse.replayed is not None
+    assert (fine.replayed.coarse, coarse.replayed.declined) == ("", "")
+    assert coarse.replayed.coarse == (
         "the job has 2 ranks, and at most 1 are replayed together: give the traces of fewer, such as some of each kind"
     )
+    for of_fine, of_coarse in zip(fine.replayed.asked, coarse.replayed.asked, strict=True):
+        assert of_coarse.after_ns == pytest.approx(of_fine.after_ns, rel=0.1), of_fine.name
     with speaking("zh"):
-        assert "该作业有 2 个 rank，最多同时重放 1 个" in refused.rendered("text")
+        assert "该作业有 2 个 rank，最多同时重放 1 个" in coarse.rendered("text")
 
 
-def test_a_graph_that_is_too_large_is_refused_with_the_limit_and_what_to_do(
+def test_a_graph_that_is_too_large_is_replayed_by_phases_and_exchanges(
     job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay_job, "MOST_EDGES", 1_000)
-    refused = redline.diagnose(job, options=READING, what_if="host/2")
+    coarse = redline.diagnose(job, options=READING, what_if="host/2")
 
-    assert refused.replayed is not None
-    assert "edges, and at most 1,000 are replayed: give the traces of fewer ranks" in refused.replayed.declined
+    assert coarse.replayed is not None
+    assert "edges, and at most 1,000 are replayed: give the traces of fewer ranks" in coarse.replayed.coarse
     with speaking("zh"):
-        assert "最多重放 1,000 条" in refused.rendered("text")
+        assert "最多重放 1,000 条" in coarse.rendered("text")
+
+
+def test_exchanges_that_contradict_each_other_are_no_bug_of_ours(tmp_path: Path) -> None:
+    """Of damaged digests, say: rank 1 took part in two of them in the other order."""
+    write_job(JobSpec(ranks=2, steps=2, layers=2, collectives="all_gather_reduce_scatter"), tmp_path / "traces")
+    redline.digest([tmp_path / "traces"], tmp_path / "digests", options=READING)
+    _, second = sorted((tmp_path / "digests").iterdir())
+    save_digest(_with_two_swapped(load_digest(second)), second, made_by="a test", force=True)
+    found = redline.diagnose(tmp_path / "digests", options=READING, what_if="host/2").replayed
+
+    assert found is not None
+    assert found.declined == "exchanges of its ranks are recorded as if each had waited for the other"
+    assert found.asked[0].declined == found.declined
+
+
+def _with_two_swapped(digest: Digest) -> Digest:
+    exchanges = digest.exchanges
+    order = np.arange(len(exchanges))
+    at = int(np.flatnonzero(exchanges.series[1:] != exchanges.series[:-1])[0])
+    order[[at, at + 1]] = order[[at + 1, at]]
+    swapped = replace(exchanges, series=exchanges.series[order], sequence=exchanges.sequence[order])
+    return replace(digest, exchanges=swapped)

@@ -147,12 +147,22 @@ def test_the_command_line_spells_it_as_its_option(capsys: pytest.CaptureFixture[
     assert "--what-if: 'kernel/2', at character 1" in capsys.readouterr().err
 
 
-def test_digests_have_no_forecast_and_say_so(folder: Path, tmp_path: Path) -> None:
-    write_job(JobSpec(ranks=1, steps=2, layers=2, faults=Faults(item_reads=8)), tmp_path / "traces")
+def test_digests_are_replayed_by_phases_and_exchanges(folder: Path, tmp_path: Path) -> None:
+    write_job(JobSpec(ranks=2, steps=2, layers=2, faults=Faults(item_reads=8)), tmp_path / "traces")
     redline.digest([tmp_path / "traces"], tmp_path / "digests", options=READING)
-    found = redline.diagnose(tmp_path / "digests", options=READING, what_if="host/2")
+    asked = ["host/2", "kernels/2", "collectives=0"]
+    fine, coarse = (redline.diagnose(tmp_path / name, options=READING, what_if=asked) for name in ("traces", "digests"))
 
-    assert found.replayed is not None
-    assert "only their digests" in found.replayed.declined
-    assert found.replayed.asked[0].declined == found.replayed.declined
-    assert "no forecast: a replay needs the traces of all ranks" in found.rendered("text")
+    assert fine.replayed is not None
+    assert coarse.replayed is not None
+    assert coarse.replayed.coarse == "the traces of 2 of 2 ranks are not at hand, only their digests"
+    for of_traces, of_digests in zip(fine.replayed.asked, coarse.replayed.asked, strict=True):
+        assert of_digests.after_ns == pytest.approx(of_traces.after_ns, rel=0.05), of_traces.name
+    assert coarse.replayed.path is not None
+    assert coarse.replayed.path.limit == "compute"
+    text = " ".join(coarse.rendered("text").split())
+    assert "phases and exchanges alone were replayed, as the traces of 2 of 2 ranks are not at hand" in text
+    assert {finding.forecast.declined for finding in coarse.findings.findings if finding.forecast is not None} == {
+        "its forecast needs what digests do not hold"
+    }
+    assert json.loads(coarse.rendered("json"))["replay"]["coarse"] == coarse.replayed.coarse

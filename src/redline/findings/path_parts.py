@@ -13,6 +13,7 @@ from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.match import COMPUTE
 from redline.findings.replayed import CriticalPathParts, PathPart
 from redline.replay.critical_path import CriticalPath
+from redline.replay.digest_graph import LINE, DigestGraph, Part
 from redline.replay.edges import EdgeKind
 from redline.replay.job_graph import JobGraph
 from redline.timeline.intervals import Intervals
@@ -33,6 +34,18 @@ ACCOUNT_OF: Mapping[EdgeKind, str] = {
     EdgeKind.WAIT: Account.SYNC,
     EdgeKind.PIN: Account.OTHER,
     EdgeKind.BORDER: Account.OTHER,
+}
+_COARSE_ACCOUNT_OF: Mapping[EdgeKind, str] = {
+    EdgeKind.TRANSFER: Account.TRANSFER,
+    EdgeKind.STREAM: Account.TRANSFER,  # behind another exchange
+    EdgeKind.LAUNCH: Account.QUEUE,
+    EdgeKind.RETURN: Account.HOST,
+}
+_PART_NAMES: Mapping[Part, str] = {
+    Part.COMPUTE: COMPUTE,
+    Part.HOST: Account.HOST,
+    Part.INPUT: Account.INPUT,
+    Part.OTHER: Account.OTHER,
 }
 _APART_NS = 1 << 47  # over a day
 Floats = npt.NDArray[np.float64]
@@ -102,6 +115,28 @@ def parts_of(
         phases=tables.parts("phases", steps),
         operators=tables.parts("operators", steps),
         ranks=tables.parts("ranks", steps) if len(labels) > 1 else (),
+    )
+
+
+def coarse_parts_of(path: CriticalPath, job: JobGraph, graphs: Sequence[DigestGraph], steps: int) -> CriticalPathParts:
+    """Of a path through graphs of digests: a piece of a rank's line is named by what the rank did."""
+    tables = _Tables()
+    for rank, here in grouped(path.rank):
+        pieces = path.take(here)
+        amounts = pieces.dur_ns.astype(np.float64)
+        if 0 <= rank < len(graphs):
+            tables.add("ranks", [(str(job.graphs[rank].rank), float(amounts.sum()))])
+        for kind, of_kind in grouped(pieces.kind):
+            if kind == LINE:
+                part = graphs[rank].pieces.part[pieces.row[of_kind]]
+                sums = np.bincount(part, weights=amounts[of_kind], minlength=len(Part))
+                tables.add("accounts", zip(_PART_NAMES.values(), sums.tolist(), strict=True))
+            else:
+                account = _COARSE_ACCOUNT_OF.get(EdgeKind(kind), Account.OTHER)
+                tables.add("accounts", [(account, float(amounts[of_kind].sum()))])
+    return CriticalPathParts(
+        accounts=tables.parts("accounts", steps),
+        ranks=tables.parts("ranks", steps) if len(graphs) > 1 else (),
     )
 
 

@@ -15,7 +15,7 @@ from redline.findings.exposed import time_of
 from redline.findings.finding import Finding, Findings, GainForecast
 from redline.findings.kept_ranks import KeptRank, RankKeeper
 from redline.findings.match import matched_rules
-from redline.findings.path_parts import PathLabels, labels_of, parts_of
+from redline.findings.path_parts import PathLabels, coarse_parts_of, labels_of, parts_of
 from redline.findings.registry import RULES
 from redline.findings.replayed import CriticalPathParts, ReplayedJob, ReplayedScenario
 from redline.findings.rule import Rule
@@ -23,9 +23,12 @@ from redline.findings.what_if import transfer_gone
 from redline.progress import Progress, silent
 from redline.ranks.read_files import JobOptions
 from redline.replay.changes import Change, Scenario, SpanChange
-from redline.replay.critical_path import critical_path_of
+from redline.replay.critical_path import CriticalPath, critical_path_of
+from redline.replay.digest_changes import digest_replay
+from redline.replay.digest_graph import graph_of_digest
 from redline.replay.forecast import Forecast, JobReplay, RankReplay, ScenarioReplay, rank_replay
 from redline.replay.job_graph import JobGraph
+from redline.replay.replay import WaitForEachOtherError
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
@@ -38,7 +41,11 @@ _APART = 0.005  # of the step: ranks that differ by less are shown as one
 Take = Callable[[JobGraph, ScenarioReplay], None]
 """Is given each scenario that was asked for, as it was replayed."""
 
+PartsOf = Callable[[CriticalPath, JobGraph, int, bool], CriticalPathParts]
+"""Names the parts of a path, of so many steps; or only its accounts."""
+
 _BY_CODE = {rule.code: rule for rule in RULES}
+_OF_SPANS: tuple[Change, ...] = (SpanChange(rank=NONE),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +66,11 @@ class ReplayWork:
     exchanged: Mapping[str, tuple[Intervals, ...]]  # exposed communication that goes with a fix, by place
     waiting: tuple[Intervals, ...]  # in which each rank waited for others
     job_changes: Mapping[str, tuple[Change, ...]]
+
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """What was asked for, and the fix of each finding; which spans of a rank a fix is about, its trace says."""
+        fixes = (Scenario(name=code, changes=self.job_changes.get(code, _OF_SPANS)) for code in self.codes)
+        return (*self.asked, *fixes)
 
     def __call__(self, place: int, analysis: RankAnalysis) -> OpenedRank:
         rules = [_BY_CODE[code] for code in self.codes if code not in self.job_changes]
@@ -100,21 +112,64 @@ def replay_job(  # noqa: PLR0913 (where the traces are, how they are read again,
     progress: Progress = silent,
     take: Take | None = None,
 ) -> ReplayedJob:
-    """With the ranks that were kept; else it opens the traces again. Where that is not possible, it says so instead."""
-    why_not = _why_not(diagnosis)
-    if why_not:
+    """With the ranks that were kept; else it opens the traces again. Where that is not possible, by their digests."""
+
+    def declined(why_not: str) -> ReplayedJob:
         return ReplayedJob(declined=why_not, asked=_declined(asked, why_not, diagnosis))
+
+    if diagnosis.predicted:
+        return declined("a plan draws the host as a gap, so a replay of it tells no more than the plan")
     work = _work(diagnosis, findings, asked)
-    opened = {place: work.on_kept(place, rank) for place, rank in kept.taken(diagnosis.ranks).items()}
-    if len(opened) < len(diagnosis.ranks):
-        opened = work_on_ranks(diagnosis.ranks, files, machine, options, work, progress)
-    if len(opened) < len(diagnosis.ranks):
-        missing = len(diagnosis.ranks) - len(opened)
-        why_not = f"a replay needs the traces of all ranks; those of {missing} are not at hand, only their digests"
-    why_not = why_not or too_large(len(opened), sum(len(rank.replay.graph.edges) for rank in opened.values()))
-    if why_not:
-        return ReplayedJob(declined=why_not, asked=_declined(asked, why_not, diagnosis))
-    return _Replaying(diagnosis, findings, work, [opened[place] for place in range(len(opened))], take).replayed()
+    opened: Mapping[int, OpenedRank] = {}
+    why_coarse = too_large(len(diagnosis.ranks), 0)
+    if not why_coarse:
+        opened = {place: work.on_kept(place, rank) for place, rank in kept.taken(diagnosis.ranks).items()}
+        if len(opened) < len(diagnosis.ranks):
+            opened = work_on_ranks(diagnosis.ranks, files, machine, options, work, progress)
+        why_coarse = _why_coarse(opened, len(diagnosis.ranks))
+    if why_coarse and take is not None:
+        return declined(why_coarse)
+    try:
+        if why_coarse:
+            return _replayed_digests(diagnosis, findings, work, why_coarse)
+        return _replayed_traces(diagnosis, findings, work, [opened[place] for place in range(len(opened))], take)
+    except WaitForEachOtherError:
+        return declined("exchanges of its ranks are recorded as if each had waited for the other")
+
+
+def _why_coarse(opened: Mapping[int, OpenedRank], ranks: int) -> str:
+    if len(opened) < ranks:
+        return f"the traces of {ranks - len(opened):,} of {ranks:,} ranks are not at hand, only their digests"
+    return too_large(ranks, sum(len(rank.replay.graph.edges) for rank in opened.values()))
+
+
+def _replayed_traces(
+    diagnosis: Diagnosis, findings: Findings, work: ReplayWork, opened: Sequence[OpenedRank], take: Take | None
+) -> ReplayedJob:
+    labels = [rank.labels for rank in opened]
+
+    def parts(path: CriticalPath, job: JobGraph, steps: int, only_accounts: bool) -> CriticalPathParts:
+        return parts_of(path, job, labels, steps, only_accounts=only_accounts)
+
+    replaying = _Replaying(diagnosis, findings, work, [rank.replay for rank in opened], parts, take)
+    replayed = replaying.replayed()
+    if replayed.path is None:
+        return replayed
+    beside = beside_path(replaying.replay, labels, replaying.steps)
+    return replace(replayed, path=replace(replayed.path, beside=beside))
+
+
+def _replayed_digests(diagnosis: Diagnosis, findings: Findings, work: ReplayWork, why: str) -> ReplayedJob:
+    """By phases and exchanges: of findings, those that all ranks tell together."""
+    work = replace(work, codes=tuple(code for code in work.codes if code in work.job_changes))
+    graphs = [graph_of_digest(digest) for digest in diagnosis.ranks]
+    scenarios = work.scenarios()
+    ranks = [digest_replay(*rank, scenarios) for rank in zip(diagnosis.ranks, graphs, strict=True)]
+
+    def parts(path: CriticalPath, job: JobGraph, steps: int, _: bool) -> CriticalPathParts:
+        return coarse_parts_of(path, job, graphs, steps)
+
+    return replace(_Replaying(diagnosis, findings, work, ranks, parts).replayed(), coarse=why)
 
 
 def forecasts_of(findings: Findings, replayed: ReplayedJob, slowdown: float) -> dict[str, GainForecast]:
@@ -126,24 +181,18 @@ def forecasts_of(findings: Findings, replayed: ReplayedJob, slowdown: float) -> 
 
 def _forecast(finding: Finding, rule: Rule, replayed: ReplayedJob, slowdown: float) -> GainForecast:
     fix = replayed.fixes.get(finding.code)
-    declined = rule.no_replay or replayed.declined or _why_no_fix(fix)
+    declined = rule.no_replay or replayed.declined or _why_no_fix(fix, replayed.coarse)
     if declined or fix is None:
         return GainForecast(gain_ns=0.0, replayed_ns=0.0, declined=declined)
     replayed_ns = min(fix.gain_share * slowdown, 1.0) * finding.step_ns
     return GainForecast(gain_ns=min(max(replayed_ns, 0.0), finding.alone_ns), replayed_ns=replayed_ns)
 
 
-def _why_no_fix(fix: ReplayedScenario | None) -> str:
+def _why_no_fix(fix: ReplayedScenario | None, coarse: str) -> str:
     """A fix is told by single spans of ranks, so that which of them are missing says nothing to people."""
     if fix is None:
-        return "it was not replayed"
+        return "its forecast needs what digests do not hold" if coarse else "it was not replayed"
     return "nothing that the replay can change" if fix.declined.startswith("nothing in the trace") else fix.declined
-
-
-def _why_not(diagnosis: Diagnosis) -> str:
-    if diagnosis.predicted:
-        return "a plan draws the host as a gap, so a replay of it tells no more than the plan"
-    return too_large(len(diagnosis.ranks), 0)
 
 
 def too_large(ranks: int, edges: int) -> str:
@@ -214,19 +263,16 @@ class _Replaying:
         diagnosis: Diagnosis,
         findings: Findings,
         work: ReplayWork,
-        opened: Sequence[OpenedRank],
-        take: Take | None,
+        ranks: Sequence[RankReplay],
+        parts: PartsOf,
+        take: Take | None = None,
     ) -> None:
-        self.work, self.opened, self.take = work, opened, take
-        self.labels = [rank.labels for rank in opened]
+        self.work, self.ranks, self.parts, self.take = work, ranks, parts, take
         self.alone_ns = {finding.code: finding.alone_ns for finding in findings.findings}
         self.steps = max((len(rank.ledger.start_ns) for rank in diagnosis.ranks), default=0)
         self.step_ns = float(diagnosis.in_steps.sum()) / max(diagnosis.rank_steps, 1)
-        fixes = tuple(
-            Scenario(name=code, changes=work.job_changes.get(code, (SpanChange(rank=NONE),))) for code in work.codes
-        )
-        self.scenarios = (*work.asked, *fixes)
-        self.replay = JobReplay([rank.replay for rank in opened], self.scenarios)
+        self.scenarios = work.scenarios()
+        self.replay = JobReplay(ranks, self.scenarios)
 
     def replayed(self) -> ReplayedJob:
         replays = self.replay.each()
@@ -235,14 +281,14 @@ class _Replaying:
         first = sorted(
             (code for code in fixes if self._gain_ns(fixes[code]) > 0), key=lambda c: -self._gain_ns(fixes[c])
         )
-        explained = [rank.replay.graph.explained for rank in self.opened]
+        explained = [rank.graph.explained for rank in self.ranks]
         return ReplayedJob(
             declined=self.replay.declined,
             starts=sum(of_rank.starts for of_rank in explained),
             unexplained=sum(of_rank.unexplained for of_rank in explained),
             rule_error=self.replay.error_by_rules,
-            ranks=len(self.opened),
-            path=None if self.replay.declined else self._path_and_beside(),
+            ranks=len(self.ranks),
+            path=None if self.replay.declined else self._path(),
             asked=asked,
             fixes=fixes,
             first_fixes=tuple(first[:_FIRST]),
@@ -278,12 +324,12 @@ class _Replaying:
     def _ranks(self, times_ns: I64) -> Iterator[tuple[int, float, float]]:
         """Where the ranks differ."""
         rows = []
-        for rank, points in zip(self.opened, self.replay.job.step_points(), strict=True):
+        for rank, points in zip(self.ranks, self.replay.job.step_points(), strict=True):
             before, after = (
                 float((times[points[:, 1]] - times[points[:, 0]]).mean()) if len(points) else 0.0
                 for times in (self.replay.job.time_ns, times_ns)
             )
-            rows.append((rank.replay.graph.rank, before, after))
+            rows.append((rank.graph.rank, before, after))
         gains = [before - after for _, before, after in rows]
         if max(gains) - min(gains) > _APART * self.step_ns:
             yield from rows
@@ -300,7 +346,4 @@ class _Replaying:
     def _path(self, scenario: ScenarioReplay | None = None) -> CriticalPathParts:
         """Of the steps as they were measured, or in a scenario, of which no more than the accounts is told."""
         path = critical_path_of(self.replay, scenario)
-        return parts_of(path, self.replay.job, self.labels, self.steps, only_accounts=scenario is not None)
-
-    def _path_and_beside(self) -> CriticalPathParts:
-        return replace(self._path(), beside=beside_path(self.replay, self.labels, self.steps))
+        return self.parts(path, self.replay.job, self.steps, scenario is not None)

@@ -66,6 +66,7 @@ class ReplayedJob:
     unexplained: int = 0  # of these: they came later than all that they are known to have waited for
     rule_error: float = 0.0  # how far off the steps are when replayed by dependencies alone, as a share of them; signed
     ranks: int = 0  # that were replayed
+    coarse: str = ""  # why phases and exchanges were replayed, and not single kernels and calls
     path: CriticalPathParts | None = None
     asked: tuple[ReplayedScenario, ...] = ()
     fixes: Mapping[str, ReplayedScenario] = field(default_factory=dict)  # by code of the finding

@@ -6,14 +6,13 @@ import numpy as np
 
 from redline.analysis.rank.activity import Mask
 from redline.analysis.rank.name_matching import matching
+from redline.analysis.rank.waits import LONG_LAUNCH_NS, QUEUE_DEPTH
 from redline.replay.recorded_order import RecordedWork
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
 
 SKEW_NS = 1_000  # clocks of host and device differ by up to this
-QUEUE_DEPTH = 1024  # launches that CUDA keeps in flight before a launch call blocks
-_LONG_LAUNCH_NS = 100_000  # a launch call that takes longer may have waited for a place in the queue
 _QUEUE_RETURN_NS = 50_000  # and returned this soon after there was one
 _OWN_SYNC_NS, _OWN_COPY_NS, _OWN_LAUNCH_NS = 4_000, 6_000, 10_000  # what the call takes if it need not wait
 _ASKED_NS = 50_000  # a thread that asks whether an event has happened goes on this soon after it
@@ -140,7 +139,7 @@ def _queued(timeline: Timeline, work: RecordedWork) -> _Found:
     later, before = launched[QUEUE_DEPTH:], launched[:-QUEUE_DEPTH]
     start_ns, end_ns = timeline.spans.start_ns[work.launch[later]], timeline.spans.end_ns[work.launch[later]]
     freed_ns = work.start_ns[before]
-    blocked = (end_ns - start_ns > _LONG_LAUNCH_NS) & (start_ns <= freed_ns)
+    blocked = (end_ns - start_ns > LONG_LAUNCH_NS) & (start_ns <= freed_ns)
     blocked &= (freed_ns <= end_ns) & (end_ns <= freed_ns + _QUEUE_RETURN_NS)
     call = np.searchsorted(work.calls, work.launch[later[blocked]])
     _, first = np.unique(call, return_index=True)

@@ -23,6 +23,10 @@ _ALONG = (EdgeKind.HOST, EdgeKind.RETURN, EdgeKind.STREAM, EdgeKind.DEVICE, Edge
 """Edges that chains are made of, the likeliest first. None of them is ever gone."""
 
 
+class WaitForEachOtherError(ValueError):
+    """What the ranks recorded cannot have happened: each of some points waits for another."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReplayPlan:
     """The order in which points are computed. Made once for a graph."""
@@ -109,7 +113,7 @@ def _chains(before: I64) -> tuple[I64, I64]:
 
 
 def _levels(edges: Edges, points: int, chain_edge: I64) -> I64:
-    """How often the longest way to each point changes its chain. Raises ValueError where points wait for each other."""
+    """How often the longest way to each point changes its chain."""
     order = np.argsort(edges.tail, kind="stable")
     first = np.searchsorted(edges.tail[order], np.arange(points + 1)).tolist()
     to = edges.head[order].tolist()
@@ -132,7 +136,7 @@ def _levels(edges: Edges, points: int, chain_edge: I64) -> I64:
             if not left[head]:
                 ready.append(head)
     if done != points:
-        raise ValueError(f"{points - done} points wait for each other")
+        raise WaitForEachOtherError(f"{points - done} points wait for each other")
     return np.array(level, np.int64)
 
 

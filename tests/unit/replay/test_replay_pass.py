@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.replay.edges import EdgeKind, EdgeList, Edges
-from redline.replay.replay import GONE_NS, plan_of, replayed
+from redline.replay.replay import GONE_NS, WaitForEachOtherError, plan_of, replayed
 from redline.replay.residuals import with_residuals
 from redline.timeline.table import I64
 
@@ -76,5 +76,5 @@ def test_what_no_edge_holds_up_any_more_comes_at_the_beginning() -> None:
 def test_points_that_wait_for_each_other_are_refused() -> None:
     edges = EdgeList()
     edges.add(EdgeKind.HOST, np.array([0, 1]), np.array([1, 0]), 1)
-    with pytest.raises(ValueError, match="wait for each other"):
+    with pytest.raises(WaitForEachOtherError, match="wait for each other"):
         plan_of(edges.in_order_of_head(), 2)

@@ -29,6 +29,7 @@ from redline.analysis.rank.packing import NO_TIME, PackedIntervals
 from redline.analysis.rank.phases import PhaseSums
 from redline.analysis.rank.rank_analysis import RankAnalysis, analysis_of
 from redline.analysis.rank.rank_match import RankMatch
+from redline.analysis.rank.waits import queue_full
 from redline.hardware.machine import Machine
 from redline.timeline import timeline as timelines
 from redline.timeline.intervals import Intervals
@@ -132,6 +133,7 @@ class Digest:
     phases: PhaseSums = ()  # of all steps together; none where the trace does not tell them
     step_work: tuple[int, ...] = ()  # FLOPs and bytes of each step on a CPU, as far as shapes tell them; none on a GPU
     step_queue_ns: tuple[int, ...] = ()  # how long the training thread was ready in each step and had no core
+    step_host_ns: tuple[int, ...] = ()  # what each step takes the host of a GPU when it waits for nothing; or none
     packed_fsdp_hooks: PackedIntervals = NO_TIME
     memory: bytes = b""  # of its devices, as `analysis.memory` keeps it; none where no allocation was recorded
 
@@ -177,6 +179,7 @@ def digest_of(
         phases=analysis.phases.sums,
         step_work=_step_work(analysis),
         step_queue_ns=_step_queue_ns(analysis),
+        step_host_ns=_step_host_ns(analysis),
         packed_fsdp_hooks=PackedIntervals.of(_fsdp_hooks(analysis)),
         memory=keep_memory(timeline) if keep_memory is not None and len(timeline.memory) else b"",
     )
@@ -208,6 +211,18 @@ def _step_queue_ns(analysis: RankAnalysis) -> tuple[int, ...]:
     if not len(steps) or not steps.within("run_queue_ns", 0, LONGEST_NS):
         return ()
     return tuple(np.round(analysis.counted(steps.run_queue_ns)).astype(np.int64).tolist())
+
+
+def _step_host_ns(analysis: RankAnalysis) -> tuple[int, ...]:
+    """None where no launch was recorded: then nothing is known of the host."""
+    timeline = analysis.timeline
+    if not analysis.on_gpu or not (timeline.device_work.launch != NONE).any():
+        return ()
+    held_up = analysis.waits.time | queue_full(timeline)
+    for loading in loader_time(timeline).values():
+        held_up |= loading
+    start_ns, end_ns = analysis.host_steps
+    return tuple((end_ns - start_ns - held_up.overlap_with(start_ns, end_ns)).tolist())
 
 
 def _origin(timeline: Timeline) -> DigestOrigin:

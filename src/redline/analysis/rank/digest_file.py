@@ -95,6 +95,7 @@ class _Wire:
     phases: Annotated[tuple[Duration, ...], Meta(max_length=CELLS)] = ()  # digests of before it was kept have none
     step_work: tuple[Amount, ...] = ()  # the same
     step_queue_ns: tuple[Duration, ...] = ()
+    step_host_ns: tuple[Duration, ...] = ()
     fsdp_hooks: bytes = b"\x08"  # starts and ends, here of no hook
     memory: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # not in the file where no allocation was recorded
     sequence: bytes | msgspec.UnsetType = msgspec.UNSET  # of the exchanges; not in the file where none has a number
@@ -222,6 +223,7 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         phases=digest.phases,
         step_work=digest.step_work,
         step_queue_ns=digest.step_queue_ns,
+        step_host_ns=digest.step_host_ns,
         fsdp_hooks=_edges(digest.fsdp_hooks),
         memory=msgspec.Raw(digest.memory) if digest.memory else msgspec.UNSET,
         sequence=_sequence(digest.exchanges),
@@ -353,6 +355,7 @@ def _digest(wire: _Wire) -> Digest:
         phases=wire.phases,
         step_work=wire.step_work,
         step_queue_ns=wire.step_queue_ns,
+        step_host_ns=wire.step_host_ns,
         packed_fsdp_hooks=PackedIntervals.of(hooks),
         memory=b"" if isinstance(wire.memory, msgspec.UnsetType) else bytes(wire.memory),
     )

@@ -18,6 +18,9 @@ from redline.timeline.table import I64, Table, column, numbers_in
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 
+QUEUE_DEPTH = 1024  # launches that CUDA keeps in flight before a launch call blocks
+LONG_LAUNCH_NS = 100_000  # a launch call that takes longer may have waited for a place in the queue
+
 
 class Cause(IntEnum):
     """What the host waited for."""
@@ -62,6 +65,17 @@ def waits_of(timeline: Timeline) -> Waits:
     }
     together = {name: np.concatenate(parts).astype(np.int64) for name, parts in columns.items()}
     return Waits(**together).take(np.argsort(together["start_ns"], kind="stable"))
+
+
+def queue_full(timeline: Timeline) -> Intervals:
+    """Calls in which a launch waited for a place in the queue: it took long, and as many as it holds were ahead."""
+    work, spans = timeline.device_work, timeline.spans
+    launched = np.flatnonzero(work.launch != NONE)
+    launched = launched[np.argsort(spans.start_ns[work.launch[launched]], kind="stable")]
+    calls, earlier = work.launch[launched[QUEUE_DEPTH:]], work.row[launched[:-QUEUE_DEPTH]]
+    begins_ns = spans.start_ns[calls]
+    full = (spans.dur_ns[calls] > LONG_LAUNCH_NS) & (spans.start_ns[earlier] > begins_ns)
+    return Intervals.union_of(begins_ns[full], spans.end_ns[calls[full]])
 
 
 def idle_after(idle: Intervals, held_up: Intervals, drains_ns: I64) -> Intervals:

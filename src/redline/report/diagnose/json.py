@@ -105,6 +105,7 @@ def _replay(replayed: ReplayedJob) -> dict[str, Any]:
         "declined": replayed.declined,
         "ranks": replayed.ranks,
         "device_starts": replayed.starts,
+        "coarse": replayed.coarse,
         "unexplained_starts": replayed.unexplained,
         "error_by_dependencies_alone": replayed.rule_error,
         "what_if": list(map(scenario, replayed.asked)),

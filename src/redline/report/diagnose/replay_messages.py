@@ -22,7 +22,12 @@ REASONS = (
         "the graph of this job has {edges} edges, and at most {most} are replayed: "
         "give the traces of fewer ranks, or of fewer steps"
     ),
-    marked("a replay needs the traces of all ranks; those of {missing} are not at hand, only their digests"),
+    marked("the traces of {missing} of {ranks} ranks are not at hand, only their digests"),
+    marked("exchanges of its ranks are recorded as if each had waited for the other"),
+    marked("digests do not say how long the workers of the data loader take"),
+    marked("digests hold no single kernels or operators: give the traces, or leave the name out"),
+    marked("digests do not tell what {target} changes: give the traces"),
+    marked("its forecast needs what digests do not hold"),
     marked("it was not replayed"),
     marked("nothing that the replay can change"),
     marked("more or other micro-batches are other work, and a replay only has the work that was recorded"),
@@ -83,6 +88,11 @@ def beside_text(beside: BesidePath) -> str:
 
 def explained_text(replayed: ReplayedJob) -> str:
     """How far the replay can be trusted."""
+    if replayed.coarse:
+        return _(
+            "phases and exchanges alone were replayed, as {reason}: single kernels, calls and operators are not in "
+            "it; by its rules alone the steps take {whole} of their time"
+        ).format(reason=reason_text(replayed.coarse), whole=percent(1 + replayed.rule_error))
     return _(
         "replayed by the recorded dependencies alone, the steps take {whole} of their time; {share} of {starts} starts "
         "of device work are not explained by them"
