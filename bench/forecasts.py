@@ -1,8 +1,9 @@
-"""Forecasts against what mending a case really gains, on the GPU timelines: python -m bench.forecasts [--set-aside]
+"""Forecasts against what mending a case really gains: python -m bench.forecasts [--set-aside] [--recorded FOLDER]
 
-The generator makes a flawed timeline and its healthy twin, so what the fix gains is known. The finding that names the
-cause has a bound and a forecast. Every third case in alphabetical order is set aside: nothing is fitted to those, and
-they are scored once, with --set-aside.
+The generator makes a flawed GPU timeline and its healthy twin, so what the fix gains is known. With --recorded it is
+the jobs that `python -m bench --out FOLDER` has recorded, whose twins it timed without Redline. The finding that names
+the cause has a bound and a forecast. Every third case in alphabetical order is set aside: nothing is fitted to those,
+and they are scored once, with --set-aside.
 """
 
 import argparse
@@ -17,8 +18,9 @@ from typing import Any
 import numpy as np
 
 import redline
-from bench.cases import HERE, SET_ASIDE, Case, cases_in, specs_of
-from bench.gain import simulated_gain
+from bench.cases import HERE, SET_ASIDE, Case, CaseKind, cases_in, specs_of
+from bench.gain import Gain, simulated_gain
+from bench.results import stored
 from bench.scoring import causes_of, score_of
 from bench.tables import as_text
 from redline.ranks.read_files import JobOptions
@@ -62,9 +64,9 @@ class Forecasted:
         return self.forecast is not None and abs(self.forecast - self.gain) <= abs(self.bound - self.gain) + 0.001
 
 
-def timelines() -> list[Case]:
-    """All GPU timelines, in alphabetical order."""
-    cases = [case for folder in (HERE, *SET_ASIDE) for case in cases_in(folder) if case.kind == "timeline"]
+def cases_of(kind: CaseKind) -> list[Case]:
+    """All GPU timelines, or jobs, in alphabetical order."""
+    cases = [case for folder in (HERE, *SET_ASIDE) for case in cases_in(folder) if case.kind == kind]
     return sorted(cases, key=lambda case: case.title)
 
 
@@ -80,13 +82,28 @@ def forecasted(case: Case) -> Forecasted:
         for twin in ("flawed", "healthy"):
             traces = Path(folder) / twin
             truths.append(write_job(specs_of(case)(twin == "flawed"), traces))
-            options = JobOptions(jobs=1, use_cache=False)
-            records[twin] = as_record(redline.diagnose(traces, options=options, forecast=twin == "flawed"))
+            records[twin] = _diagnosed(traces, forecast=twin == "flawed")
             shutil.rmtree(traces)
-    gain = simulated_gain(*truths)
-    causes = causes_of(HERE, case.folder)
-    score = score_of(case.label, records["flawed"], records["healthy"], gain.to_json(), causes)
-    finding = next((found for found in records["flawed"]["findings"] if found["code"] == score.code), None)
+    return _compared(case, records["flawed"], records["healthy"], simulated_gain(*truths))
+
+
+def recorded(case: Case, out: Path) -> Forecasted | None:
+    """Of a job that ran and was timed; None of others."""
+    folder = out / case.group
+    result = stored(folder, case.name)
+    if result is None or result.gain is None:
+        return None
+    flawed = _diagnosed(folder / case.name / "flawed" / "run", forecast=True)
+    return _compared(case, flawed, result.twins["healthy"], Gain(**result.gain))
+
+
+def _diagnosed(traces: Path, *, forecast: bool) -> dict[str, Any]:
+    return as_record(redline.diagnose(traces, options=JobOptions(jobs=1, use_cache=False), forecast=forecast))
+
+
+def _compared(case: Case, flawed: dict[str, Any], healthy: dict[str, Any], gain: Gain) -> Forecasted:
+    score = score_of(case.label, flawed, healthy, gain.to_json(), causes_of(HERE, case.folder))
+    finding = next((found for found in flawed["findings"] if found["code"] == score.code), None)
     forecast = None if finding is None else finding["forecast"]
     return Forecasted(
         case=case,
@@ -134,12 +151,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.forecasts", description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names (default: all)")
     parser.add_argument("--set-aside", action="store_true", help="the cases that nothing was fitted to")
+    parser.add_argument("--recorded", type=Path, metavar="FOLDER", help="of `python -m bench --out`: its jobs instead")
     options = parser.parse_args(words)
-    cases = chosen(timelines(), set_aside=options.set_aside)
+    cases = chosen(cases_of("job" if options.recorded else "timeline"), set_aside=options.set_aside)
     cases = [case for case in cases if not options.names or any(name in case.title for name in options.names)]
     rows = []
     for case in cases:
-        rows.append(forecasted(case))
+        scored = recorded(case, options.recorded) if options.recorded else forecasted(case)
+        if scored is None:
+            continue
+        rows.append(scored)
         print("  ".join(row_of(rows[-1])), file=sys.stderr, flush=True)
     print(as_text(HEADS, [row_of(row) for row in rows]))
     print("\n" + "\n".join(summary(rows)))

@@ -6,7 +6,9 @@ python -m scripts.score_replay generator CHANGE FIRST JOBS    so many made jobs,
                                                               same jobs made with the change (see MADE_CHANGES); seeds
                                                               below 1000 were developed on, those below 3000 have been
                                                               scored
-python -m scripts.score_replay exact TRACE|FOLDER ...         replay with no change, of each rank and of all of a folder
+python -m scripts.score_replay exact TRACE|FOLDER             replay with no change, of each rank and of all of a folder
+python -m scripts.score_replay exact bench                    of the GPU timelines of the bench
+python -m scripts.score_replay exact made FIRST JOBS          of made jobs
 python -m scripts.score_replay cost TRACE                     CPU time with one and with many scenarios, without a cache
 """
 
@@ -14,7 +16,7 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
@@ -24,6 +26,8 @@ from typing import Literal
 import numpy as np
 
 import redline
+from bench.cases import specs_of
+from bench.forecasts import cases_of
 from redline.errors import RedlineError
 from redline.ranks.read_files import JobOptions
 from redline.replay.forecast import Forecast, JobReplay, rank_replay
@@ -374,16 +378,28 @@ def _in_turns(cases: Mapping[str, Callable[[], object]]) -> dict[str, list[float
 # --- exactly ----------------------------------------------------------------------------------------------------------
 
 
-def score_exact(paths: Sequence[Path]) -> None:
-    """Each rank by itself, and the ranks of a folder as one job: how far a replay with nothing changed is off."""
+def score_exact(jobs: Iterable[tuple[str, list[Timeline]]]) -> None:
+    """How far a replay with nothing changed is off."""
     off_ns = []
-    for name, timelines in (job for path in paths for job in _jobs_of(path)):
+    for name, timelines in jobs:
         off_ns.append(_farthest_ns(JobReplay([rank_replay(timeline) for timeline in timelines], ())))
         print(f"{name[:70]:70} {len(timelines):2} ranks off {off_ns[-1]} ns", flush=True)
     print(f"{len(off_ns)} replays, off by at most {max(off_ns, default=0)} ns")
 
 
-def _jobs_of(path: Path) -> Iterator[tuple[str, list[Timeline]]]:
+def jobs_made(first: int, jobs: int) -> Iterator[tuple[str, list[Timeline]]]:
+    return ((f"made {seed}", made(made_job(seed))) for seed in range(first, first + jobs))
+
+
+def jobs_of_bench() -> Iterator[tuple[str, list[Timeline]]]:
+    """Both twins of each GPU timeline."""
+    for case in cases_of("timeline"):
+        for is_flawed in (True, False):
+            yield f"{case.title} {'flawed' if is_flawed else 'healthy'}", made(specs_of(case)(is_flawed))
+
+
+def jobs_of(path: Path) -> Iterator[tuple[str, list[Timeline]]]:
+    """Each rank by itself, and the ranks of a folder as one job."""
     of_folder: list[Timeline] = []
     for file in sorted(path.rglob("*.json*")) if path.is_dir() else [path]:
         try:
@@ -414,8 +430,12 @@ def main(arguments: Sequence[str]) -> None:
             score_generator(name, int(first), int(jobs))
         case ["cost", path]:
             score_cost(Path(path))
-        case ["exact", *paths] if paths:
-            score_exact([Path(path) for path in paths])
+        case ["exact", "made", first, jobs]:
+            score_exact(jobs_made(int(first), int(jobs)))
+        case ["exact", "bench"]:
+            score_exact(jobs_of_bench())
+        case ["exact", path]:
+            score_exact(jobs_of(Path(path)))
         case _:
             print(__doc__)
 
