@@ -77,7 +77,8 @@ class Consent:
 
 
 def candidates_of(facts: TunedJob, consent: Consent, *, for_memory: bool = False) -> list[LeverCandidate]:
-    """The most promising first; the same for the same facts."""
+    """The most promising first; the same for the same facts. What findings promise is time, so for memory the levers
+    that are there for it come before them."""
     named = (*consent.tried, *consent.semantics)
     asked = [LeverCandidate(lever=parse_lever(text), is_asked_for=True) for text in named]
     known = {candidate.name for candidate in asked}
@@ -86,7 +87,10 @@ def candidates_of(facts: TunedJob, consent: Consent, *, for_memory: bool = False
         for candidate in _all(facts, for_memory)
         if candidate.name not in known and candidate.lever.kind.name not in consent.never
     ]
-    return [*asked, *sorted(found, key=_by_promise)]
+    found.sort(key=_by_promise)
+    if for_memory:
+        found.sort(key=lambda candidate: not candidate.lever.kind.saves_memory)
+    return [*asked, *found]
 
 
 def _by_promise(candidate: LeverCandidate) -> tuple[float, int]:

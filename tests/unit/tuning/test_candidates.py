@@ -41,6 +41,13 @@ def test_what_costs_time_is_tried_for_memory_only() -> None:
     assert "checkpoint=blocks" in names(PLAIN, for_memory=True)
 
 
+def test_what_saves_memory_is_tried_before_what_findings_promise_in_time() -> None:
+    slow = TunedJob(shares={"RL-H09": 0.5}, cores=2)
+    assert names(slow)[0] == "gc-freeze"
+    for_memory = names(slow, for_memory=True)
+    assert for_memory.index("checkpoint=blocks") < for_memory.index("malloc-arenas=1") < for_memory.index("gc-freeze")
+
+
 def test_other_semantics_are_tried_only_by_name() -> None:
     semantic = {kind.name for kind in KINDS.values() if kind.numerics is Numerics.SEMANTICS}
     assert not semantic & {name.partition("=")[0] for name in names(PLAIN)}
