@@ -11,8 +11,9 @@ from pathlib import Path
 
 import shtab
 
-from redline.cli import VERBS, lake, plan
-from redline.cli.lake import ask
+from redline.cli import VERBS
+from redline.cli.lake import LAKE, ask
+from redline.cli.plan import PLAN
 from redline.hardware.catalogue import machines
 from redline.launch.lever_kinds import KINDS
 from redline.model.known import known_models
@@ -23,7 +24,7 @@ from redline.trials.lever_pages import short_name
 FOLDER = Path(__file__).parents[1] / "src" / "redline" / "cli" / "completions"
 SHELLS = ("bash", "zsh", "fish")
 _FILES = {"FILE": shtab.FILE, "PATH": shtab.FILE, "PROFILE": shtab.FILE, "NAME|FILE": shtab.FILE, "FOLDER": shtab.DIR}
-_OF_KINDS = {"lake": lake, "plan": plan}  # verbs whose first word decides which options there are
+_OF_KINDS = {each.verb: each for each in (LAKE, PLAN)}
 _WIDEST = 72  # letters that a shell shows beside a word
 
 Parsers = dict[str, argparse.ArgumentParser]
@@ -40,8 +41,8 @@ def whole_parser() -> argparse.ArgumentParser:
         parser = verbs.add_parser(name, help=verb.summary, description=verb.summary)
         if name in _OF_KINDS:
             kinds = parser.add_subparsers(dest="kind")
-            for kind, summary in _OF_KINDS[name].KINDS.items():
-                _completed(kinds.add_parser(kind, help=summary), f"{name} {kind}")
+            for kind, about in _OF_KINDS[name].kinds.items():
+                _completed(kinds.add_parser(kind, help=about.summary), f"{name} {kind}")
         else:
             _completed(parser, name)
     return root

@@ -32,7 +32,7 @@ import pytest
 import redline
 from redline import cli
 from redline.analysis.accounts import ACCOUNTS
-from redline.cli import plan as plan_verb
+from redline.cli.plan import PLAN
 from redline.launch.digests_record import DigestsRecord, RankDigest
 from redline.launch.outside.rank_records import _KINDS as KINDS
 from redline.launch.outside.stall import Stall, Standing
@@ -361,7 +361,7 @@ def test_the_run_page_has_every_option_and_every_kind_of_step() -> None:
     assert {row[0] for row in rows_of(section(page, "What ends a step"))} == {f"`{kind}`" for kind in KINDS.values()}
 
 
-@pytest.mark.parametrize("kind", plan_verb.KINDS)
+@pytest.mark.parametrize("kind", PLAN.kinds)
 def test_the_plan_page_has_every_option(kind: str) -> None:
     rows = rows_of(section(DOCS / "reference" / "plan.md", f"Options of {kind}"))
     assert {row[0] for row in rows} == first_words_of_options(f"plan {kind}")

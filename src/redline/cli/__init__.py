@@ -104,10 +104,10 @@ def build_parser(name: str) -> Parser:
 
 def parsers() -> dict[str, Parser]:
     """Of every verb, and of what a verb of several kinds takes for each."""
-    from redline.cli import lake, plan
+    from redline.cli.lake import LAKE
+    from redline.cli.plan import PLAN
 
-    kinds = {f"plan {kind}": plan.build_parser(kind) for kind in plan.KINDS}
-    kinds |= {f"lake {kind}": lake.build_parser(kind) for kind in lake.KINDS}
+    kinds = {f"{each.verb} {kind}": each.build_parser(kind) for each in (PLAN, LAKE) for kind in each.kinds}
     return {name: build_parser(name) for name in VERBS} | kinds
 
 

@@ -1,15 +1,13 @@
 """From what the user named to the digests of a job, window by window."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING
+from redline.artifacts.run_folders import restart_number, window_number
 from redline.errors import InputError, UsageError
 from redline.storage import look_anew, matches, path_of, shown
 
-_WINDOW = re.compile(r"window-([0-9]+)")
-_RESTART = re.compile(r"restart-([0-9]+)")
 Window = tuple[int, int]  # numbers of the restart and the window; (0, 0) where the folders name none
 
 
@@ -43,10 +41,10 @@ def _meant_by(named: str) -> list[Path]:
 
 
 def _window_of(path: Path) -> Window:
-    numbers = [0, 0]
-    for name in path.absolute().parts:
-        for place, pattern in enumerate((_RESTART, _WINDOW)):
-            match = pattern.fullmatch(name)
-            if match:
-                numbers[place] = int(match[1])
-    return numbers[0], numbers[1]
+    names = path.absolute().parts
+    return _innermost(restart_number, names), _innermost(window_number, names)
+
+
+def _innermost(number: Callable[[str], int | None], names: Sequence[str]) -> int:
+    found = [each for each in map(number, names) if each is not None]
+    return found[-1] if found else 0

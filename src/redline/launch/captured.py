@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING
+from redline.artifacts.run_folders import restart_number, window_number
 from redline.errors import InputError
 from redline.launch.run_record import CAPTURED, DIGESTS, NAME, RankRecord, RunRecord, WindowRecord, read_record
 
 TIMED = 0  # the number of the window of fixed duration
 MOST_SLOWDOWN = 1.5  # by recording, even of tiny operators; what makes steps longer still is the machine, or in them
-_WINDOW = re.compile(r"window-([0-9]+)")
 _RANK = re.compile(r"rank-([0-9]+)\.")
-_RESTART = re.compile(r"restart-([0-9]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,12 +104,12 @@ def _only_window(files: Sequence[Path]) -> RunWindow | None:
 
 
 def _window(folder: Path) -> RunWindow | None:
-    number, restart = _WINDOW.fullmatch(folder.name), _RESTART.fullmatch(folder.parent.name)
+    number, restart = window_number(folder.name), restart_number(folder.parent.name)
     if number is None:
         return None
-    run = folder.parent.parent if restart else folder.parent
+    run = folder.parent if restart is None else folder.parent.parent
     run = run.parent if run.name == DIGESTS and not (run / NAME).is_file() else run
-    return RunWindow(run=run, restart=int(restart[1]) if restart else 0, number=int(number[1]))
+    return RunWindow(run=run, restart=restart or 0, number=number)
 
 
 def _rank(path: Path) -> int:

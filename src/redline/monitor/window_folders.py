@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING
+from redline.artifacts.run_folders import restart_number, window_number
 from redline.errors import InputError, UsageError
 from redline.monitor.window_figures import WindowName
 from redline.ranks.find_files import RUN_DIGESTS
 from redline.storage import look_anew
 
-_WINDOW = re.compile(r"window-([0-9]+)")
-_RESTART = re.compile(r"restart-([0-9]+)")
 _LAST_NUMBER = re.compile(r"([0-9]+)[^0-9]*$")
 
 
@@ -62,17 +61,19 @@ def _windows_in(folder: Path) -> Iterator[tuple[WindowName, Path]]:
     inside = folder / RUN_DIGESTS if (folder / RUN_DIGESTS).is_dir() else folder
     subfolders = _subfolders(inside)
     for path in subfolders:
-        if restart := _RESTART.fullmatch(path.name):
-            yield from _numbered(path, int(restart[1]))
+        restart = restart_number(path.name)
+        if restart is not None:
+            yield from _numbered(path, restart)
     windows = list(_numbered(inside, 0))
-    yield from windows or _others([path for path in subfolders if not _RESTART.fullmatch(path.name)])
+    yield from windows or _others([path for path in subfolders if restart_number(path.name) is None])
 
 
 def _numbered(folder: Path, restart: int) -> Iterator[tuple[WindowName, Path]]:
     for path in _subfolders(folder):
-        if window := _WINDOW.fullmatch(path.name):
+        number = window_number(path.name)
+        if number is not None:
             text = f"restart-{restart}/{path.name}" if restart else path.name
-            yield WindowName(restart=restart, number=int(window[1]), text=text), path
+            yield WindowName(restart=restart, number=number, text=text), path
 
 
 def _others(subfolders: Sequence[Path]) -> Iterator[tuple[WindowName, Path]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import overload
 
 from redline.artifacts import DIGEST_ENDING
+from redline.artifacts.run_folders import restart_number, window_number
 from redline.errors import InputError, UsageError
 from redline.storage import beginning_of, kept, look_anew, matches, path_of, shown
 from redline.trace.inflate import contents
@@ -112,7 +113,7 @@ def _windows(folder: Path, pattern: str) -> dict[tuple[int, int], Path]:
     if not folder.is_dir():
         return {}
     folders = {
-        (_number(path.parent, "restart-"), _number(path, "window-")): path
+        (restart_number(path.parent.name) or 0, window_number(path.name) or 0): path
         for parent in (folder, *folder.glob("restart-*"))
         for path in parent.glob("window-*")
     }
@@ -140,12 +141,6 @@ def _why_nothing(record: Path) -> str:
         if steps <= settings["after"] + 1 and not settings["when"]:
             return f"it took {steps:,} steps, and the first window follows {settings['after']:,}. Try a smaller --after"
     return f"{record} says why"
-
-
-def _number(path: Path, prefix: str) -> int:
-    """The number behind the prefix; 0 where the name is another one."""
-    text = path.name.removeprefix(prefix)
-    return int(text) if path.name.startswith(prefix) and text.isdecimal() else 0
 
 
 def _looks_like_a_trace(path: Path) -> bool:

@@ -155,10 +155,10 @@ def test_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "plan: say first what to plan: redline plan train"),
-        (["--gpus", "8"], "plan: say first what to plan: redline plan train"),
-        (["trian"], "plan: there is no kind of plan 'trian'; did you mean: redline plan train\n"),
-        (["zebra"], "plan: there is no kind of plan 'zebra'; there are: train"),
+        ([], "plan: say first which kind: redline plan train"),
+        (["--gpus", "8"], "plan: say first which kind: redline plan train"),
+        (["trian"], "plan: there is no kind 'trian'; did you mean: redline plan train\n"),
+        (["zebra"], "plan: there is no kind 'zebra'; there are: train"),
         (["train"], "plan train: the following arguments are required: --machine, --gpus\n"),
     ],
 )

@@ -12,9 +12,9 @@ from redline.cli import main
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "lake: say first what to do: redline lake add, redline lake ask, redline lake prune"),
-        (["prun"], "lake: there is no 'prun'; did you mean: redline lake prune"),
-        (["xyz"], "lake: there is no 'xyz'; there are: add, ask, prune"),
+        ([], "lake: say first which kind: redline lake add, redline lake ask, redline lake prune"),
+        (["prun"], "lake: there is no kind 'prun'; did you mean: redline lake prune"),
+        (["xyz"], "lake: there is no kind 'xyz'; there are: add, ask, prune"),
         (["ask", "teams"], "lake ask: the following arguments are required: --lake"),
         (["ask", "teams", "--lake", "x", "--price", "much"], "argument --price: 'much' is not a price"),
         (["ask", "teams", "--lake", "x", "--price", "-1"], "argument --price: '-1' is not a price above 0"),
