@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from redline.cli import Parser
 
 
-class Kind:
+class VerbKind:
     """One of them: what it is for, in the list of kinds and in its own help."""
 
     def __init__(self, summary: str, description: str) -> None:
@@ -25,7 +25,7 @@ class Kind:
 class VerbKinds:
     """The kinds of one verb; each has a module of its name in the package of the verb."""
 
-    def __init__(self, verb: str, about: str, kinds: Mapping[str, Kind], example: str) -> None:
+    def __init__(self, verb: str, about: str, kinds: Mapping[str, VerbKind], example: str) -> None:
         self.verb = verb
         self.about = about
         self.kinds = kinds

@@ -39,7 +39,7 @@ class Part(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pieces(Table):
+class LinePieces(Table):
     """What the line is made of."""
 
     part: Column = column(np.uint8)
@@ -51,7 +51,7 @@ class DigestGraph:
     """The graph of a rank. The row of an edge of the line is a piece, that of a transfer an exchange."""
 
     graph: RankGraph
-    pieces: Pieces
+    pieces: LinePieces
 
 
 def graph_of_digest(digest: Digest) -> DigestGraph:
@@ -147,7 +147,7 @@ class _Building:
         )
         return DigestGraph(graph=graph, pieces=pieces)
 
-    def _add_line(self, edges: EdgeList, first: int) -> tuple[Pieces, I64]:
+    def _add_line(self, edges: EdgeList, first: int) -> tuple[LinePieces, I64]:
         """The pieces of each stretch one after the other, and when all but the last of each end: those are points of
         their own, from `first` on. What the parts leave of a stretch is the last."""
         amounts_ns, between_ns = self._amounts()
@@ -172,7 +172,7 @@ class _Building:
             left_ns,
             row=len(stretch) + stretches,
         )
-        pieces = Pieces(
+        pieces = LinePieces(
             part=np.append(part, np.full(len(stretches), Part.OTHER)).astype(np.uint8),
             between_ns=np.append(np.where(part == Part.HOST, between_ns[stretch], 0), 0 * stretches),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.cli.verb_kinds import Kind, VerbKinds
+from redline.cli.verb_kinds import VerbKind, VerbKinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,15 +12,15 @@ LAKE = VerbKinds(
     "lake",
     "Digests of all jobs in one folder of Parquet files, asked by name or with SQL.",
     {
-        "add": Kind(
+        "add": VerbKind(
             "add the digests of one job",
             "Add the digests of one job to a lake; it is diagnosed as a whole, and added again it counts once.",
         ),
-        "ask": Kind(
+        "ask": VerbKind(
             "ask a question by its name, or with SQL",
             "Ask a lake a question by its name, or one SELECT over the tables digests, findings and operators.",
         ),
-        "prune": Kind(
+        "prune": VerbKind(
             "remove what is older than some days",
             "Remove windows that ended more than some days ago from a lake, and merge what is left.",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redline.cli.verb_kinds import Kind, VerbKinds
+from redline.cli.verb_kinds import VerbKind, VerbKinds
 from redline.errors import ParameterError, UsageError
 
 TYPE_CHECKING = False
@@ -13,15 +13,15 @@ PLAN = VerbKinds(
     "plan",
     "Predict what a job should cost before it runs, with an interval.",
     {
-        "train": Kind(
+        "train": VerbKind(
             "a training job: time, memory and cost of a step, the best layout, the whole job",
             "Predict what a training job should cost before it runs, and find the best layout.",
         ),
-        "serve": Kind(
+        "serve": VerbKind(
             "serving: time to the first token, time per token, throughput, by size and precision",
             "Predict latency and throughput of serving a model, and find the best configuration.",
         ),
-        "validate": Kind(
+        "validate": VerbKind(
             "how well plans predict published measurements",
             "Compare plans with the published measurements that come with Redline.",
         ),
