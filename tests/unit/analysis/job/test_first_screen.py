@@ -183,6 +183,10 @@ CASES: dict[Unseen, tuple[Callable[[], Diagnosis], dict[str, Any]]] = {
         lambda: combine([_planned()]),
         {"ranks": 1, "detail": "a planner"},
     ),
+    Unseen.ALTERED: (
+        lambda: combine([replace(_plain(), origin=replace(_plain().origin, altered=("kernels/2",)))]),
+        {"ranks": 1, "detail": "kernels/2"},
+    ),
     Unseen.NO_PEAK: (
         lambda: combine(
             [replace(digest(two_steps(), None), facts=replace(digest(two_steps(), None).facts, why_no_machine="why"))]
