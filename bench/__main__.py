@@ -2,19 +2,20 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 from bench.cases import HERE, SAMPLE, SET_ASIDE, Case, cases_in
 from bench.page import page
-from bench.results import Result, run, stored
+from bench.results import Result, rediagnosed, run, stored
 from bench.scoring import causes_of, score_of
 from bench.tables import CASE_HEADS, MISS_HEADS, TOTAL_HEADS, Scored, as_text, case_row, miss_rows, total_rows
 
 REPEATS = 3
+Work = Callable[[Case, Path], Result]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -32,7 +33,10 @@ def main(words: Sequence[str] | None = None) -> int:
         for case in cases:
             print(f"{case.name:34} {case.label.cause:44} {case.summary}")
         return 0
-    rows = scored(cases, options.out, repeats=options.repeats, jobs=options.jobs, again=options.again)
+    work: Work = partial(run, repeats=options.repeats, beside=options.beside)
+    if options.rediagnose is not None:
+        work = partial(_again, options.rediagnose)
+    rows = scored(cases, options.out, work, jobs=options.jobs, again=options.again)
     print(as_text(CASE_HEADS, [case_row(row) for row in rows]))
     print("\n" + as_text(TOTAL_HEADS, total_rows(rows)))
     missed = miss_rows(rows)
@@ -43,12 +47,12 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def scored(cases: Sequence[Case], out: Path, *, repeats: int, jobs: int = 1, again: bool = False) -> list[Scored]:
-    """Every case with its score, run or read from the folder."""
+def scored(cases: Sequence[Case], out: Path, work: Work, *, jobs: int = 1, again: bool = False) -> list[Scored]:
+    """Every case with its score, worked on or read from the folder."""
     known = {} if again else {case.path: stored(_place(case, out), case.name) for case in cases}
     left = [case for case in cases if known.get(case.path) is None]
     results = {path: result for path, result in known.items() if result is not None}
-    for case, result in zip(left, _run_all(left, out, repeats, jobs), strict=True):
+    for case, result in zip(left, _work_on(left, out, work, jobs), strict=True):
         print(f"{len(results) + 1} of {len(cases)}: {result.name} {result.trouble}".rstrip(), file=sys.stderr)
         results[case.path] = result
     return [_scored(case, results[case.path]) for case in cases]
@@ -61,13 +65,17 @@ def _place(case: Case, out: Path) -> Path:
     return folder
 
 
-def _run_all(cases: Sequence[Case], out: Path, repeats: int, jobs: int) -> Iterator[Result]:
+def _work_on(cases: Sequence[Case], out: Path, work: Work, jobs: int) -> Iterator[Result]:
     places = [_place(case, out) for case in cases]
     if jobs == 1:
-        yield from map(run, cases, places, repeat(repeats))
+        yield from map(work, cases, places)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run, cases, places, repeat(repeats))
+        yield from pool.map(work, cases, places)
+
+
+def _again(recorded: Path, case: Case, place: Path) -> Result:
+    return rediagnosed(case, recorded / case.group, place)
 
 
 def _scored(case: Case, result: Result) -> Scored:
@@ -88,6 +96,12 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cases", type=_folder, default=HERE, metavar="FOLDER", help="folder with jobs and timelines")
     parser.add_argument("--out", type=Path, default=Path("bench-results"), metavar="FOLDER", help="one JSON per case")
     parser.add_argument("--again", action="store_true", help="run cases again that have a result")
+    parser.add_argument(
+        "--rediagnose", type=_folder, metavar="FOLDER", help="run nothing: diagnose what this --out has recorded again"
+    )
+    parser.add_argument(
+        "--beside", type=int, default=0, metavar="N", help="capture jobs beside so many processes that want a core each"
+    )
     parser.add_argument("--repeats", type=int, default=REPEATS, help="runs of each twin of a job for its gain; 0: none")
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="cases at once; their gains disturb each other"

@@ -8,12 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from bench.cases import FRAMEWORK_STYLES, HERE, ROOT, Case, specs_of
 from redline.cli import main
-from redline.testing.synthetic import Truth, write_job
+from tests.support.traces.synthetic import Truth, write_job
 
 Twin = Literal["flawed", "healthy"]
 TWINS: tuple[Twin, Twin] = ("flawed", "healthy")
@@ -67,8 +68,8 @@ def window_of(case: Case) -> tuple[int, int]:
     return WARM_UP_STEPS, max(LEAST_WINDOW, 2 * case.label.period)
 
 
-def diagnosed_job(case: Case, twin: Twin, folder: Path) -> Record:
-    """The diagnosis of a job's twin, captured into `folder`."""
+def diagnosed_job(case: Case, twin: Twin, folder: Path, beside: int = 0) -> Record:
+    """The diagnosis of a job's twin, captured into `folder`, beside so many other processes that want a core each."""
     run = folder / "run"
     shutil.rmtree(run, ignore_errors=True)
     run.parent.mkdir(parents=True, exist_ok=True)
@@ -77,11 +78,23 @@ def diagnosed_job(case: Case, twin: Twin, folder: Path) -> Record:
     words = [python_of(case), "-m", "redline", "run", "-o", run, "--steps", steps, "--after", after, "--timed-after", 0]
     words += ["--standalone", "--nproc-per-node", ranks] if ranks > 1 else []
     words += ["--", case.path, twin, "--steps", after + steps + STEPS_BEYOND]
-    code, output = finished([str(word) for word in words], case, TIMEOUT_S)
+    with _busy_processes(beside):
+        code, output = finished([str(word) for word in words], case, TIMEOUT_S)
     (folder / "output.txt").write_text(output[-20_000:], encoding="utf-8")
     if code:
         raise CannotRunError(f"the {twin} twin ended with {code}: {_last_line(output)}")
     return diagnosis_of(run, folder / "diagnosis.json")
+
+
+@contextlib.contextmanager
+def _busy_processes(count: int) -> Iterator[None]:
+    loops = [subprocess.Popen([sys.executable, "-I", "-S", "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def diagnosed_timeline(case: Case, twin: Twin, folder: Path) -> tuple[Record, Truth]:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Literal
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 HERE = Path(__file__).resolve().parent
 SET_ASIDE = (HERE / "set_aside", HERE / "set_aside_2", HERE / "set_aside_3")

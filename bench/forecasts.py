@@ -23,9 +23,9 @@ from bench.gain import Gain, simulated_gain
 from bench.results import stored
 from bench.scoring import causes_of, score_of
 from bench.tables import as_text
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.report.diagnose.json import as_record
-from redline.testing.synthetic import write_job
+from tests.support.traces.synthetic import write_job
 
 HEADS = ("case", "finding", "bound", "forecast", "realised", "error of the step", "miss")
 _WRONG = 0.1  # of the step: a forecast further off is a miss

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.capture import TIMEOUT_S, TWINS, CannotRunError, Twin, finished, python_of
+from bench.capture import TIMEOUT_S, TWINS, CannotRunError, Twin, finished, python_of, window_of
 from bench.cases import HERE, Case
-from redline.testing.synthetic import Truth
+from tests.support.traces.synthetic import Truth
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,7 +63,8 @@ def simulated_gain(flawed: Truth, healthy: Truth) -> Gain:
 def _report(case: Case, twin: Twin, target: Path) -> dict[str, Any]:
     ranks = case.label.ranks
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
-    clock = [str(HERE / "stepclock.py"), str(case.path), twin, "--steps", str(STEPS), "--report", str(target)]
+    steps = STEPS if window_of(case)[0] else window_of(case)[1]  # first steps: as many as are captured
+    clock = [str(HERE / "stepclock.py"), str(case.path), twin, "--steps", str(steps), "--report", str(target)]
     target.parent.mkdir(parents=True, exist_ok=True)
     code, output = finished([python_of(case), *launch, *clock], case, TIMEOUT_S)
     if code:

@@ -51,6 +51,8 @@ python -m bench --out FOLDER --sample            # what CI runs
 python -m bench --out FOLDER 'ddp_*' gpu_fp64    # some
 python -m bench --out FOLDER --cases OTHERS      # cases of another folder, such as bench/set_aside_2
 python -m bench --out FOLDER --page docs/explanation/bench.md
+python -m bench --out FOLDER --rediagnose OTHER  # diagnose again what --out OTHER has recorded
+python -m bench --out FOLDER --cases bench/beside_load --beside 3   # captured beside three busy processes
 ```
 
 Run it on a quiet machine: step times of a loaded one say little. Cases of transformers, Accelerate and Lightning need

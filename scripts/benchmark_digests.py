@@ -1,6 +1,6 @@
 """How `redline diagnose` scales over digests: `python -m scripts.benchmark_digests FOLDER --ranks 16384`.
 
-Writes synthetic digests into FOLDER, of which no two are alike (`tests/made_digests.py`), then diagnoses them in a
+Writes synthetic digests into FOLDER, of which no two are alike (`tests.support.made_digests`), then diagnoses them in a
 process of its own and prints wall time, CPU time and peak memory. Digests already in FOLDER are used again.
 """
 
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING
-from tests.made_digests import write_distinct
+from tests.support.made_digests import write_distinct
 
 DIAGNOSE = "import sys; from redline.cli import main; sys.exit(main(['diagnose', *sys.argv[1:]]))"
 

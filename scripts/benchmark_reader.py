@@ -1,6 +1,6 @@
 """Measure the reader against json.load and against the bare limit, interleaved, each in a process of its own.
 
-    python scripts/benchmark_reader.py [TRACE.json.gz] [--rounds 5] [--megabytes 120]
+    python -m scripts.benchmark_reader [TRACE.json.gz] [--rounds 5] [--megabytes 120]
 
 Without a trace, a synthetic one of the given size is made. The bare limit (inflate and walk the JSON in chunks, keeping
 nothing) needs the package pysimdjson; without it that line is left out. CPU seconds of whole processes, so that other
@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
-from redline.testing.synthetic import write_large_file
+from tests.support.traces.synthetic import write_large_file
 
 JSON_LOAD = "import gzip, json, sys; trace = json.load(gzip.open(sys.argv[1]))"
 REDLINE = (

@@ -33,14 +33,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from redline.probes import compute, intensity, memory, shapes
-from redline.probes.bench import BenchmarkCase, Samples, TimingBudget, take
-from redline.probes.calibration_record import Estimate, Peak, Roofline, rate
-from redline.probes.compute import Kernel
-from redline.probes.device import ProbeDevice
-from redline.probes.intensity import Load
-from redline.probes.memory import Movement
-from redline.probes.peaks import peaks as peaks_of
+from redline.calibration import compute, intensity, memory, shapes
+from redline.calibration.bench import BenchmarkCase, Samples, TimingBudget, take
+from redline.calibration.calibration_record import Estimate, Peak, Roofline, rate
+from redline.calibration.compute import Kernel
+from redline.calibration.device import ProbeDevice
+from redline.calibration.intensity import Load
+from redline.calibration.memory import Movement
+from redline.calibration.peaks import peaks as peaks_of
 from redline.units import format_bytes, format_rate
 
 PASSES = 4

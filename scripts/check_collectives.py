@@ -19,11 +19,11 @@ from statistics import median
 import torch
 import torch.distributed as dist
 
-from redline.probes.collectives import worker
-from redline.probes.collectives.agree import broadcast_numbers, largest
-from redline.probes.collectives.harness import Harness
-from redline.probes.collectives.operations import Buffers, Circle, prepared
-from redline.probes.device import ProbeDevice
+from redline.calibration.collectives import worker
+from redline.calibration.collectives.agree import broadcast_numbers, largest
+from redline.calibration.collectives.harness import Harness
+from redline.calibration.collectives.operations import Buffers, Circle, prepared
+from redline.calibration.device import ProbeDevice
 from redline.units import format_bytes, format_ns, format_rate
 
 SIZES = (1 << 20, 4 << 20, 16 << 20)

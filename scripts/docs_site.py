@@ -9,7 +9,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
-from redline.launch.lever_kinds import KINDS
+from redline.capture.lever_kinds import KINDS
 from redline.report.explain.text import sections
 from redline.report.language import _, speaking
 from redline.trials.lever_pages import short_name

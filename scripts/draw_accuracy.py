@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.planner.validation.validate import Scatter, memory_points, step_points, validate
+from redline.plan.validation import Scatter, published
+from redline.report.document import ReportTable
 from redline.report.plan.validate import tables
-from redline.report.report_table import ReportTable
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "explanation" / "planner-accuracy.md"
@@ -63,6 +63,8 @@ class Axis:
     high: float
     ticks: Sequence[float]
     unit: str
+    scale: float = 1.0
+    """Values are divided by it."""
 
     def at(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """In pixels from the lower left corner."""
@@ -71,7 +73,7 @@ class Axis:
 
 
 STEP = Axis(0.05, 1000.0, (0.1, 1, 10, 100, 1000), "s")
-MEMORY = Axis(0.8, 200.0, (1, 4, 16, 64), "GB")
+MEMORY = Axis(0.8, 200.0, (1, 4, 16, 64), "GB", 1e9)
 
 
 def picture(title: str, points: Sequence[Scatter], axis: Axis) -> str:
@@ -138,23 +140,26 @@ def _clouds(points: Sequence[Scatter], axis: Axis) -> list[str]:
 
 def _dots(one: Scatter, axis: Axis) -> str:
     """Lines of no length, whose round ends are dots: many points in few bytes."""
-    x, y = LEFT + axis.at(one.measured), TOP + SIDE - axis.at(one.predicted)
+    x, y = (
+        LEFT + axis.at(np.array(one.measured) / axis.scale),
+        TOP + SIDE - axis.at(np.array(one.predicted) / axis.scale),
+    )
     return "".join(f"M{across:.1f} {down:.1f}h0" for across, down in zip(x, y, strict=True))
 
 
 def pictures() -> dict[str, str]:
     """By file name."""
-    gigabytes = [
-        Scatter(name=one.name, measured=one.measured / 1e9, predicted=one.predicted / 1e9) for one in memory_points()
-    ]
+    found = published()
     return {
-        "accuracy-step.svg": picture("step time of runs that nothing was fitted to", step_points(), STEP),
-        "accuracy-memory.svg": picture("peak of GPU memory of runs that nothing was fitted to", gigabytes, MEMORY),
+        "accuracy-step.svg": picture("step time of runs that nothing was fitted to", found.step_points, STEP),
+        "accuracy-memory.svg": picture(
+            "peak of GPU memory of runs that nothing was fitted to", found.memory_points, MEMORY
+        ),
     }
 
 
 def main() -> None:
-    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), tables.every(validate(), brief=True)), encoding="utf-8")
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), tables.every(published(), brief=True)), encoding="utf-8")
     for name, drawn in pictures().items():
         (DOCS / "images" / name).write_text(drawn, encoding="utf-8")
 

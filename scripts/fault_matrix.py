@@ -1,4 +1,4 @@
-"""Runs every fault of `tests/e2e/fault_cases.py` at every place on 1, 2 and 4 processes, and prints what came of each.
+"""Runs every fault of `tests.support.fault_cases` at every place on 1, 2 and 4 processes, and prints what came of each.
 
     python -m scripts.fault_matrix [part of a name ...]
 
@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.e2e.fault_cases import (
+from tests.support.fault_cases import (
     ON_OWN_DISK,
     Case,
     Outcome,

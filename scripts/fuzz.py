@@ -1,4 +1,4 @@
-"""Feeds mutants of traces, digests, profiles, configs or records of runs to what reads them: see tests/fuzzing.
+"""Feeds mutants of whatever is read, or is a word of a command line, to what reads it: see tests/support/fuzzing.
 
     python -m scripts.fuzz --kind digest --count 100000 --seed 1 --progress digests.jsonl
 
@@ -18,11 +18,12 @@ from collections import Counter
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from tests.fuzzing.records import CONFIG, DIGEST, PROFILE, RUN
-from tests.fuzzing.runner import Kind, Tally, Worker, smaller
-from tests.fuzzing.traces import TRACE
+from tests.support.fuzzing.given import GIVEN
+from tests.support.fuzzing.records import CALIBRATION, CONFIG, DIGEST, PROFILE, RUN
+from tests.support.fuzzing.runner import Kind, Tally, Worker, smaller
+from tests.support.fuzzing.traces import TRACE
 
-KINDS = {kind.name: kind for kind in (TRACE, DIGEST, PROFILE, CONFIG, RUN)}
+KINDS = {kind.name: kind for kind in (TRACE, DIGEST, PROFILE, CALIBRATION, CONFIG, RUN, *GIVEN)}
 
 
 def run_all(kind: Kind, seed: int, indices: range, jobs: int) -> Tally:

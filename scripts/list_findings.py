@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from redline.analysis.memory.causes.cause import MemoryRule
-from redline.analysis.memory.causes.registry import RULES as MEMORY_RULES
 from redline.findings.pages import codes, page_of
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
 from redline.findings.rule_modules import FOLDERS, codes_in
+from redline.ledger.memory.causes.cause import MemoryRule
+from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
 from redline.report.explain.text import BYTES, HEADINGS, REQUESTS
 from redline.report.language import LANGUAGES, _, speaking, spoken
 from redline.serving.causes.cause import ServingRule

@@ -21,8 +21,8 @@ MODULE = '''\
 
 from collections.abc import Iterator
 
-from redline.analysis.accounts import Account
-from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.ledger.accounts import Account
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.numerics import Numerics

@@ -14,8 +14,8 @@ from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
-from redline.probes.calibration_record import Calibration
-from redline.probes.compare import ComparisonVerdict, Row, compare
+from redline.calibration.calibration_record import Calibration
+from redline.calibration.compare import ComparisonVerdict, Row, compare
 from redline.verbs.calibrate import load_calibrated
 
 NEEDED = 0.9

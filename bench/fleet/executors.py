@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.fleet.process_costs import Cost, cost_of
 from bench.fleet.slurm_node import slurm_node, why_absent
-from redline.testing.synthetic import JobSpec, Straggler, rank_file_name, simulate_job, write_rank
+from tests.support.traces.synthetic import JobSpec, Straggler, rank_file_name, simulate_job, write_rank
 
 EVENTS = 40_000
 PARTS = 8

@@ -1,7 +1,8 @@
 """A lake of many jobs, made from a few real ones: their rows, with times, nodes, lateness and ids of their own.
 
-Traces of a few jobs are simulated (`redline.testing`), digested, combined and made into rows as by `redline lake add`.
-Each job of the lake takes the rows of one of these, as often as it has ranks, and enters `add` where rows are written.
+Traces of a few jobs are simulated (`tests.support.traces`), digested, combined and made into rows as by
+`redline lake add`. Each job of the lake takes the rows of one of these, as often as it has ranks, and enters `add`
+where rows are written.
 """
 
 import tempfile
@@ -13,19 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.job.combine import combine
-from redline.analysis.job.digests import digest_job
-from redline.analysis.job.first_screen import outline_of
 from redline.findings.aggregate import findings_of
 from redline.findings.match import match_rules
+from redline.job.read_files import JobOptions
 from redline.lake.compact import compact
 from redline.lake.extra import pyarrow
 from redline.lake.labels import JobLabels
 from redline.lake.parts import write_part
 from redline.lake.rows import digest_ids, rows_of
 from redline.lake.schema import ACCOUNT_COLUMNS, arrow_schema
-from redline.ranks.read_files import JobOptions
-from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, write_job
+from redline.ledger.job.combine import combine
+from redline.ledger.job.digests import digest_job
+from redline.ledger.job.first_screen import outline_of
+from tests.support.traces.synthetic import JobSpec, ParallelSizes, Straggler, write_job
 
 RANKS_OF_A_NODE = 8
 DAYS = 28

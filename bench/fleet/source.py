@@ -88,7 +88,7 @@ def sizes(folder: Path, event_counts: Sequence[int]) -> list[Json]:
 
 def _synthetic(folder: Path, events: int) -> Path:
     """A trace of one rank of two that exchange gradients, with about so many events."""
-    from redline.testing.synthetic import JobSpec, simulate_job, write_rank
+    from tests.support.traces.synthetic import JobSpec, simulate_job, write_rank
 
     folder.mkdir(exist_ok=True)
     return write_rank(simulate_job(JobSpec(ranks=2, events_per_rank=events)), 1, folder).path

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.fleet.faulty_store import BUCKET, Faults, proxied, put_object, s3_server
-from redline.testing.synthetic import JobSpec, Straggler, write_job
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 SECRET = "wJalrXUtnFEMI9K7MDENG4bPxRfiCYEXAMPLE2KEY"
 _KEY = "AKIAIOSFODNN7EXAMPLE"

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from bench.fleet.watch_noise import Floats, NoiseFamily, Random, drawn, log_noise, wave
-from redline.analysis.accounts import ACCOUNTS, Account
-from redline.monitor.window_figures import WindowFigures, WindowName
+from redline.ledger.accounts import ACCOUNTS, Account
+from redline.watch.window_figures import WindowFigures, WindowName
 
 Planted = Literal["step", "step drift", "rank", "rank drift", "node", "input", "communication", "silent"]
 KINDS: tuple[Planted, ...] = (

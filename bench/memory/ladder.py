@@ -15,7 +15,7 @@ from pathlib import Path
 
 import redline
 from bench.memory.ladder_rungs import LADDER, RUNGS, SIZES, Rung, model_config, plan_arguments
-from redline.analysis.memory.plan_comparison import ComparedBytes, PlanComparison
+from redline.ledger.memory.plan_comparison import ComparedBytes, PlanComparison
 
 ROOT = Path(__file__).parents[2]
 WINDOW = ("--timed-after", "0", "--after", "3", "--steps", "2", "--max-memory", "16GiB")  # large steps, however slow

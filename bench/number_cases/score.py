@@ -12,8 +12,8 @@ from threading import RLock
 
 from bench.number_cases.case import NumbersCase
 from bench.number_cases.registry import MODELS
+from redline.capture.supervisor.trial_command import TrialCommand, trial_command
 from redline.errors import RedlineError
-from redline.launch.outside.trial_command import TrialCommand, trial_command
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_numbers
 from redline.trials.numbers.floors import NumberFloors

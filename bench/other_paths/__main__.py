@@ -19,13 +19,13 @@ from time import process_time
 from typing import Any
 
 import redline
+from bench.replay.score import kernels_half, made_job, total_ns
 from bench.tables import as_text
 from redline.errors import RedlineError
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.report.diagnose.json import as_record
-from redline.testing.jobspec import JobSpec
-from redline.testing.synthetic import write_job
-from scripts.score_replay import kernels_half, made_job, total_ns
+from tests.support.traces.jobspec import JobSpec
+from tests.support.traces.synthetic import write_job
 
 HTA = Path(__file__).with_name("hta_path.py")
 SCENARIO = "kernels/2"

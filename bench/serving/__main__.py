@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.serving.run_case import run_case
 from bench.serving.serving_cases import OPEN, cases_in
 from bench.serving.serving_score import score_of, summary
-from redline.launch.process import has_bf16_units
+from redline.capture.process import has_bf16_units
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Gradients are exchanged after each of eight micro-batches; the twin does so after the last."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="communication/accumulation_without_no_sync", says=("no_sync", "accumulat"), ranks=4, style="gpu")
 

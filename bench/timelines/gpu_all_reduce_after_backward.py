@@ -1,7 +1,7 @@
 """Gradients are reduced by hand after the backward pass; the twin overlaps them bucket by bucket."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(
     cause="communication/reduced_after_backward",

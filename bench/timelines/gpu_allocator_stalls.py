@@ -1,7 +1,7 @@
 """The allocator frees and takes memory of the driver in every layer; the twin's cache has room."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="memory/allocator_stalls", says=("allocator", "cudaMalloc", "memory"), style="gpu")
 

@@ -1,7 +1,7 @@
 """A batch of 32 MB is copied from pageable memory in every step; the twin's memory is pinned."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="input/pageable_copies", says=("pin_memory", "pinned"), style="gpu")
 

@@ -1,7 +1,7 @@
 """The 200 buffers of batch norms are broadcast before every forward pass; the twin broadcasts none."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="communication/buffer_broadcasts", says=("broadcast_buffers", "buffers"), ranks=4, style="gpu")
 

@@ -1,7 +1,7 @@
 """torch.cuda.synchronize() around every timed part of the forward pass; the twin does without."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="host/device_synchronised", says=("synchronis", "synchroniz"), style="gpu")
 

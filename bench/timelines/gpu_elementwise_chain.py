@@ -1,7 +1,7 @@
 """GELU written as six elementwise operators; the twin calls one."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="kernels/elementwise_chain", says=("fuse", "elementwise"), style="gpu")
 

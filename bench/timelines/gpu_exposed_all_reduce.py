@@ -1,7 +1,7 @@
 """All gradients are in one bucket, which is reduced when the backward pass is over; the twin has eight."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="communication/exposed_all_reduce", says=("all-reduce", "bucket"), ranks=4, style="gpu")
 

@@ -1,7 +1,7 @@
 """Tokens go to experts and back while nothing computes; the twin hides each exchange behind the next layer."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="communication/exposed_all_to_all", says=("expert", "all-to-all"), ranks=4, style="gpu")
 

@@ -1,7 +1,7 @@
 """Gradients are sent in fp32 over a slow network; the twin sends bf16."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="communication/fp32_gradients", says=("bf16", "compress"), ranks=4, style="gpu")
 

@@ -1,7 +1,7 @@
 """All matrix products are in fp32 without tensor cores; the twin is in bf16."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="kernels/fp32_products", says=("bf16", "autocast", "fp32"), style="gpu")
 

@@ -1,7 +1,7 @@
 """A model in fp64 by accident; the twin is in bf16."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="kernels/fp64", says=("float64", "fp64", "double"), style="gpu")
 

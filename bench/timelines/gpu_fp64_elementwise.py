@@ -1,7 +1,7 @@
 """Everything but the products is in fp64, from a constant of NumPy; the twin's is in bf16."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="kernels/fp64", says=("float64", "fp64", "double"), style="gpu")
 

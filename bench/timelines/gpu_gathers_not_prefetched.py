@@ -1,7 +1,7 @@
 """FSDP gathers parameters when their layer is reached; the twin gathers one layer ahead."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="communication/gathers_not_prefetched", says=("prefetch", "gather"), ranks=4, style="gpu")
 

@@ -1,7 +1,7 @@
 """Three values of every layer are read with .item() in the forward pass; the twin reads one at the end of the step."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="host/values_read_every_step", says=(".item", "read"), style="gpu")
 

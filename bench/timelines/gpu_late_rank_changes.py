@@ -1,7 +1,7 @@
 """In every step another rank computes 8 ms longer, as with uneven lengths; in the twin all have the same work."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec, Straggler
+from tests.support.traces.synthetic import JobSpec, Straggler
 
 LABEL = Label(cause="communication/uneven_lengths", says=("uneven", "length", "imbalance"), ranks=4, style="gpu")
 

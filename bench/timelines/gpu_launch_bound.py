@@ -1,7 +1,7 @@
 """Hundreds of kernels of a few microseconds, launched one by one; the twin replays them as a CUDA graph."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="host/launch_bound", says=("CUDA graph", "launch"), style="gpu")
 

@@ -1,7 +1,7 @@
 """Convolutions convert from NCHW to NHWC and back; the twin's tensors are channels-last."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="kernels/layout_conversions", says=("channels_last", "channels-last", "layout"), style="gpu")
 

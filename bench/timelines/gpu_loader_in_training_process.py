@@ -1,7 +1,7 @@
 """Batches are loaded in the process that trains, 8 ms each; the twin's workers have them ready."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="input/loaded_in_training_process", says=("num_workers", "worker"), style="gpu")
 

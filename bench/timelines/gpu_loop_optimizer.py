@@ -1,7 +1,7 @@
 """AdamW with foreach=False updates one parameter after the other; the twin is fused."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="host/optimizer_loops_over_parameters", says=("fused", "foreach"), style="gpu")
 

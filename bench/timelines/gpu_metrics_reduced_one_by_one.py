@@ -1,7 +1,7 @@
 """A hundred and twenty numbers are reduced and read one by one in every step; the twin reduces none."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(
     cause="communication/metrics_reduced_every_step",

@@ -1,7 +1,7 @@
 """Activations are cloned ten times in every layer; the twin passes them on."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="kernels/needless_copies", says=("copy", "copies", "clone"), style="gpu")
 

@@ -1,7 +1,7 @@
 """A pipeline of four stages with six micro-batches; the twin has 144."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec, ParallelSizes
+from tests.support.traces.synthetic import JobSpec, ParallelSizes
 
 LABEL = Label(cause="communication/pipeline_bubble", says=("pipeline", "micro-batch", "bubble"), ranks=4, style="gpu")
 

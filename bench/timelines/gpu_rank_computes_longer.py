@@ -1,7 +1,7 @@
 """The device of rank 2 computes 8 ms longer in every step; in the twin all are alike."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec, Straggler
+from tests.support.traces.synthetic import JobSpec, Straggler
 
 LABEL = Label(cause="communication/rank_computes_longer", says=("rank 2",), ranks=4, rank=2, style="gpu")
 

@@ -1,7 +1,7 @@
 """Python of rank 1 pauses for 7 ms in every step; in the twin all are alike."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec, Straggler
+from tests.support.traces.synthetic import JobSpec, Straggler
 
 LABEL = Label(cause="host/slow_host_of_one_rank", says=("rank 1",), ranks=4, rank=1, style="gpu")
 

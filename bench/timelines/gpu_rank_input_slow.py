@@ -1,7 +1,7 @@
 """The data loader of rank 3 takes 7 ms longer in every step; in the twin all are alike."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec, Straggler
+from tests.support.traces.synthetic import JobSpec, Straggler
 
 LABEL = Label(cause="input/slow_storage_of_one_rank", says=("rank 3",), ranks=4, rank=3, style="gpu")
 

@@ -1,7 +1,7 @@
 """Rank 0 writes for 30 ms in every fourth step; in the twin it does not."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec, Straggler
+from tests.support.traces.synthetic import JobSpec, Straggler
 
 LABEL = Label(
     cause="host/slow_host_of_one_rank", says=("rank 0",), ranks=4, rank=0, pattern="every 4 steps", style="gpu"

@@ -1,7 +1,7 @@
 """Every layer is recomputed in the backward pass although memory is free; the twin keeps activations."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="memory/needless_checkpointing", says=("checkpoint", "recompute", "recomputation"), style="gpu")
 

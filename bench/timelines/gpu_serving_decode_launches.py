@@ -1,7 +1,7 @@
 """A serving engine launches the kernels of decode steps one by one; the twin replays a CUDA graph."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="serving/launch_bound_decode", says=("CUDA graph", "graph"), kind="generation", style="gpu")
 

@@ -1,7 +1,7 @@
 """A serving engine schedules and detokenises for 4 ms between decode steps; the twin for 0.2 ms."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="serving/gaps_between_steps", says=("between", "schedul", "host"), kind="generation", style="gpu")
 

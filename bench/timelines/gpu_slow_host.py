@@ -1,7 +1,7 @@
 """A slow host launches kernels of ten microseconds; the twin's host is fast enough to stay ahead."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="host/launch_bound", says=("CUDA graph", "launch"), style="gpu")
 

@@ -1,7 +1,7 @@
 """The link between the GPUs of a node reaches a tenth of its bandwidth; the twin's is sound."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="communication/slow_link", says=("link", "bandwidth"), ranks=8, style="gpu")
 

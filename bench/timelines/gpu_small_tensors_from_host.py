@@ -1,7 +1,7 @@
 """Small tensors are made on the host in every layer and copied over; the twin makes them on the device."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="host/small_tensors_from_host", says=("small tensors", "device="), style="gpu")
 

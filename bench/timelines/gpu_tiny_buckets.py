@@ -1,7 +1,7 @@
 """Gradients are reduced in one small bucket for each layer of a deep model; the twin has six buckets."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="communication/tiny_buckets", says=("bucket", "small all-reduce"), ranks=4, style="gpu")
 

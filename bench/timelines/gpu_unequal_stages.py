@@ -1,7 +1,7 @@
 """The last of four pipeline stages computes 90 ms longer in each step; the twin's stages are equal."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler
+from tests.support.traces.synthetic import JobSpec, ParallelSizes, Straggler
 
 LABEL = Label(cause="communication/unequal_pipeline_stages", says=("stage", "pipeline"), ranks=4, style="gpu")
 

@@ -1,7 +1,7 @@
 """Attention as two products with a mask and a softmax between them; the twin's is fused."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="kernels/unfused_attention", says=("attention", "scaled_dot_product"), style="gpu")
 

@@ -1,7 +1,7 @@
 """Python computes metrics for 6 ms before each step while the device waits; the twin leaves that out."""
 
 from bench.label import Label
-from redline.testing.synthetic import Faults, JobSpec
+from tests.support.traces.synthetic import Faults, JobSpec
 
 LABEL = Label(cause="host/work_between_steps", says=("between", "host work", "Python"), style="gpu")
 

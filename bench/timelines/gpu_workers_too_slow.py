@@ -1,7 +1,7 @@
 """The workers of the data loader are too few, and each step waits 7 ms for them; the twin's keep up."""
 
 from bench.label import Label
-from redline.testing.synthetic import JobSpec
+from tests.support.traces.synthetic import JobSpec
 
 LABEL = Label(cause="input/too_few_workers", says=("num_workers", "worker"), style="gpu")
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.trial_times.record import TrialOutcome, outcome_of
-from redline.launch.outside.trial_command import trial_command
-from redline.launch.outside.trial_job import start_trial
-from redline.launch.settings import Settings
+from redline.capture.settings import Settings
+from redline.capture.supervisor.trial_command import trial_command
+from redline.capture.supervisor.trial_job import start_trial
 from redline.trials.decision import MOST_PAIRS, TrialVerdict, decide
 from redline.trials.step_blocks import BlockTimer
 from redline.trials.trial_result import TimedPair

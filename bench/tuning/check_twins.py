@@ -11,8 +11,8 @@ from pathlib import Path
 import redline
 from bench.tuning.cases import CASES, TuningCase, case_of
 from bench.tuning.fresh_pairs import time_in_turns
+from redline.capture.supervisor.trial_command import trial_command
 from redline.errors import RedlineError
-from redline.launch.outside.trial_command import trial_command
 
 
 def main() -> int:

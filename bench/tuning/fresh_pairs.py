@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from redline.launch.outside.trial_command import TrialCommand
+from redline.capture.supervisor.trial_command import TrialCommand
 from redline.trials.paired_sequence import estimate
 from redline.trials.trial_pairs import TrialOptions
 from redline.trials.trial_result import TimedPair

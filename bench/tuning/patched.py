@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from bench.tuning.cases import CASES, STEPS, TuningCase, case_of
 from bench.tuning.fresh_pairs import FreshChange, time_in_turns
 from bench.tuning.run_tune import levers_in
-from redline.launch.outside.trial_command import trial_command
+from redline.capture.supervisor.trial_command import trial_command
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.tuning.cases import CASES, SHOW_PIECE, case_of
 from bench.tuning.fresh_pairs import FreshChange, time_in_turns
 from bench.tuning.run_tune import TuneError, kept_levers, run_tune
-from redline.launch.outside.trial_command import trial_command
+from redline.capture.supervisor.trial_command import trial_command
 
 ALIKE = 0.05  # a difference of final times that nobody minds
 

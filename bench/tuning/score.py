@@ -7,8 +7,8 @@ import redline
 from bench.tuning.cases import TuningCase
 from bench.tuning.fresh_pairs import FreshChange, time_in_turns
 from bench.tuning.run_tune import TuneError, TuneRun, levers_in, run_tune
+from redline.capture.supervisor.trial_command import trial_command
 from redline.errors import RedlineError
-from redline.launch.outside.trial_command import trial_command
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,11 @@
 
 TYPE_CHECKING = False  # without importing typing, which would cost every command a few milliseconds
 if TYPE_CHECKING:
-    from redline.launch.inside.api import region, step, switch
+    from redline.capture.worker.api import region, step, switch
     from redline.trials.trial_pairs import TrialOptions
-    from redline.verbs.assertions import assert_not_slower, assert_same_numbers
     from redline.verbs.calibrate import calibrate
     from redline.verbs.compare import compare
-    from redline.verbs.compare_numbers import compare_numbers
-    from redline.verbs.compare_programs import compare_programs
+    from redline.verbs.compare_programs import assert_not_slower, assert_same_numbers, compare_numbers, compare_programs
     from redline.verbs.diagnose import diagnose
     from redline.verbs.digest import digest
     from redline.verbs.hardware import find_hardware
@@ -46,11 +44,11 @@ __all__ = [
 
 _HOME_OF = {
     "TrialOptions": "redline.trials.trial_pairs",
-    "assert_not_slower": "redline.verbs.assertions",
-    "assert_same_numbers": "redline.verbs.assertions",
+    "assert_not_slower": "redline.verbs.compare_programs",
+    "assert_same_numbers": "redline.verbs.compare_programs",
     "calibrate": "redline.verbs.calibrate",
     "compare": "redline.verbs.compare",
-    "compare_numbers": "redline.verbs.compare_numbers",
+    "compare_numbers": "redline.verbs.compare_programs",
     "compare_programs": "redline.verbs.compare_programs",
     "diagnose": "redline.verbs.diagnose",
     "digest": "redline.verbs.digest",
@@ -60,9 +58,9 @@ _HOME_OF = {
     "merge": "redline.verbs.merge",
     "plan_serving": "redline.verbs.plan",
     "plan_training": "redline.verbs.plan",
-    "region": "redline.launch.inside.api",
-    "step": "redline.launch.inside.api",
-    "switch": "redline.launch.inside.api",
+    "region": "redline.capture.worker.api",
+    "step": "redline.capture.worker.api",
+    "switch": "redline.capture.worker.api",
     "tune": "redline.verbs.tune",
     "validate_plans": "redline.verbs.plan",
 }

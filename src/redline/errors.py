@@ -5,6 +5,7 @@ RedlineError                  2   anything expected to go wrong
 │   └── ParameterError        2   one parameter of it does not
 ├── InputError                2   a file cannot be used
 │   ├── NotATraceError        2   the content is not a PyTorch trace
+│   │   └── OtherKindError    2   and whole, so no rank is missing for it
 │   ├── RefusedInputError     2   inflates or nests beyond the limits
 │   ├── DamagedError          2   damage was found, and none was to be tolerated
 │   ├── ClockError            2   the ranks' clocks cannot be aligned
@@ -36,6 +37,9 @@ class ParameterError(UsageError):
         self.parameter = parameter
         self.problem = problem
 
+    def __reduce__(self) -> tuple[type["ParameterError"], tuple[str, str]]:
+        return type(self), (self.parameter, self.problem)
+
 
 class InputError(RedlineError):
     """A file cannot be used."""
@@ -43,6 +47,10 @@ class InputError(RedlineError):
 
 class NotATraceError(InputError):
     """The content is not a PyTorch trace."""
+
+
+class OtherKindError(NotATraceError):
+    """The content is whole and of another kind than a trace: no rank is missing for it."""
 
 
 class RefusedInputError(InputError):

@@ -15,7 +15,6 @@ class ProgressStage(StrEnum):
     COLLECTIVES = "collectives"
     SEARCH = "search"  # layouts
     TIME = "time"  # pairs, of which some are done
-    VALIDATE = "validate"  # plans against measurements
 
 
 class Progress(Protocol):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browsing import BROWSERS, chromium
+from tests.support.browsing import BROWSERS, chromium
 
 
 @pytest.fixture(scope="module")

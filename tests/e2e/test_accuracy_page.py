@@ -3,7 +3,6 @@
 import importlib.util
 import re
 import sys
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +11,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from redline.planner.validation.serving import load_serving
-from redline.planner.validation.validate import Scatter, memory_points, step_points, validate
+from bench.plan.serving import load_serving
+from redline.plan.validation import published
+from redline.report.document import ReportTable
 from redline.report.plan.validate import tables
-from redline.report.report_table import ReportTable
-from tests.e2e.test_docs import rows_of
+from tests.support.docs import rows_of
 
 if TYPE_CHECKING:
     from scripts import draw_accuracy
@@ -36,7 +35,7 @@ POINTS, COUNTS = 0.5, 2
 
 @cache
 def shown() -> dict[str, ReportTable]:
-    return tables.every(validate(), brief=True)
+    return tables.every(published(), brief=True)
 
 
 def test_every_table_is_on_the_page() -> None:
@@ -59,11 +58,11 @@ def _number(cell: str) -> float:
     return float(found[1].replace(",", "")) if found else 0.0
 
 
-@pytest.mark.parametrize(("name", "points"), [("step", step_points), ("memory", memory_points)])
-def test_a_picture_has_every_run(name: str, points: Callable[[], tuple[Scatter, ...]]) -> None:
+@pytest.mark.parametrize("name", ["step", "memory"])
+def test_a_picture_has_every_run(name: str) -> None:
     picture = draw_accuracy.DOCS / "images" / f"accuracy-{name}.svg"
     drawn = "".join(path.get("d", "") for path in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}path"))
-    assert drawn.count("h0") == sum(len(one.measured) for one in points()), HOW
+    assert drawn.count("h0") == sum(len(one.measured) for one in getattr(published(), f"{name}_points")), HOW
 
 
 def test_a_picture_is_drawn_anew_alike() -> None:

@@ -4,18 +4,21 @@ The whole bench takes hours and a quiet machine: `python -m bench`.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bench.__main__ import main, scored
 from bench.cases import COUNTED_JOBS, HERE, SAMPLE, TIMED_JOBS, TIMELINES, cases_in
+from bench.results import run
 from bench.scoring import Score
 
 pytest.importorskip("torch")
 
 OF_A_BUSY_MACHINE = ("RL-H20", "RL-N30")  # tests run beside each other
 STARVED = 0.1  # of the step
+_LEAST, _MOST = 0.7, 1.5  # times what mending gains: what is said of a cause that was captured beside other load
 
 
 def test_the_cause_comes_first_and_healthy_twins_stay_silent(tmp_path: Path) -> None:
@@ -50,7 +53,7 @@ def test_the_cause_of_a_job_comes_first_where_nothing_else_runs(tmp_path: Path) 
 
 def _scores(names: Sequence[str], folder: Path) -> dict[str, Score]:
     """Of jobs no gain is measured: that takes several runs, and quiet."""
-    rows = scored(cases_in(HERE, names), folder, repeats=0)
+    rows = scored(cases_in(HERE, names), folder, partial(run, repeats=0))
     assert {row.case.name: row.result.trouble for row in rows if row.result.trouble} == {}
     scores = {row.case.name: row.score for row in rows if row.score is not None}
     assert scores.keys() == set(names)
@@ -89,6 +92,27 @@ def test_the_bench_goes_on_where_it_was_stopped_and_writes_its_page(
     assert (out / "gpu_launch_bound.json").stat().st_mtime_ns == first
     assert "1 of 1 (100 %)" in capsys.readouterr().out
     assert "| gpu_launch_bound | host/launch_bound | first |" in page.read_text(encoding="utf-8")
+
+
+def test_what_was_recorded_is_diagnosed_again_with_its_gain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded, again = tmp_path / "recorded", tmp_path / "again"
+    assert main(["gpu_launch_bound", "--out", str(recorded)]) == 0
+    first = capsys.readouterr().out
+    assert main(["gpu_launch_bound", "--out", str(again), "--rediagnose", str(recorded)]) == 0
+    assert capsys.readouterr().out == first
+    assert main(["gpu_fp64", "--out", str(again), "--rediagnose", str(recorded)]) == 0
+    assert "nothing was recorded in" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_load_that_comes_while_it_is_captured_moves_no_share_far(tmp_path: Path) -> None:
+    """Gains are measured when the other load has gone."""
+    cases = cases_in(HERE / "beside_load")
+    scores = {row.case.name: row.score for row in scored(cases, tmp_path, partial(run, repeats=3, beside=3))}
+    shares = {name: (score.bound, score.gain) for name, score in scores.items() if score is not None}
+    assert len(shares) == len(cases)
+    far = {name: both for name, both in shares.items() if not _LEAST <= (both[0] or 0.0) / (both[1] or 1.0) <= _MOST}
+    assert far == {}
 
 
 def test_cases_of_another_folder_bring_their_own_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.testing.synthetic import write_large_file
 from redline.trace.entries import LEFT_BEHIND_S
+from tests.support.traces.synthetic import write_large_file
 
 SECONDS = 120
 

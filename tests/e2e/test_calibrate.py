@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from redline.probes import conditions, overhead
-from redline.probes.calibration_record import Calibration
-from redline.probes.compare import ComparisonVerdict, compare
-from redline.report.calibrate import compare_json as calibrate_compare_json
+from redline.calibration import conditions, overhead
+from redline.calibration.calibration_record import Calibration
+from redline.calibration.compare import ComparisonVerdict, compare
+from redline.report.calibrate.profile_comparison import ProfileComparison
 from redline.verbs.calibrate import load_calibrated
-from tests.conftest import REDLINE, ROOT, environment, run_redline
-from tests.e2e.test_docs import first_words_of_options, rows_of, section
-from tests.made_calibrations import bare_calibration, calibration
+from tests.support.command_line import REDLINE, ROOT, environment, run_redline
+from tests.support.docs import first_words_of_options, rows_of, section
+from tests.support.made_calibrations import bare_calibration, calibration
 
 PAGE = ROOT / "docs" / "reference" / "calibrate.md"
 EXPLANATION = ROOT / "docs" / "explanation" / "calibration.md"
@@ -144,10 +144,10 @@ def test_the_page_has_every_verdict_and_every_key_of_a_comparison() -> None:
     rows = {row[0] for row in rows_of(section(PAGE, "--compare"))}
     assert {f"`{verdict}`" for verdict in ComparisonVerdict} <= rows
     part = calibration(roofline=None)
-    record = calibrate_compare_json.as_record(compare(calibration(), part))
+    record = ProfileComparison(comparison=compare(calibration(), part)).record()
     documented = {row for row in rows if row.strip("`") not in set(ComparisonVerdict)}
     assert documented == {f"`{key}`" for key in keys_of(record)}
-    assert json.loads(calibrate_compare_json.render(compare(part, bare_calibration())))["only_first"]
+    assert json.loads(ProfileComparison(comparison=compare(part, bare_calibration())).rendered("json"))["only_first"]
 
 
 def keys_of(value: Any, at: str = "") -> Iterator[str]:

@@ -13,16 +13,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from redline.calibration.calibration_record import Collectives
+from redline.calibration.collectives.rank_outcome import RESULT, failures
+from redline.calibration.collectives.start import measure_collectives, show_collectives
+from redline.calibration.collectives.textbook import OPERATIONS
 from redline.errors import InputError, UsageError
-from redline.probes.calibration_record import Collectives
-from redline.probes.collectives.rank_outcome import RESULT, failures
-from redline.probes.collectives.start import measure_collectives, show_collectives
-from redline.probes.collectives.textbook import OPERATIONS
-from tests.conftest import ROOT
-from tests.running import PROGRAMS, TORCHRUN, Started, finished, processes_that_name, started
+from tests.support.command_line import ROOT
+from tests.support.running import PROGRAMS, TORCHRUN, Started, finished, processes_that_name, started
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-WORKER = ("-m", "redline.probes.collectives.worker")
+WORKER = ("-m", "redline.calibration.collectives.worker")
 SIZED = set(OPERATIONS) - {"barrier"}
 
 
@@ -115,7 +115,7 @@ def slow_ranks(folder: Path) -> list[int]:
 def test_a_rank_whose_core_is_busy_is_named_and_nobody_otherwise(is_busy: bool, tmp_path: Path) -> None:
     """What else runs may keep either core busy: what counts has to be seen once in five times.
 
-    tests/unit/probes/collectives/test_health.py names slow ranks from samples, in CI too.
+    tests/unit/calibration/collectives/test_health.py names slow ranks from samples, in CI too.
     """
     expected = [1] if is_busy else []
     with busy_core(1) if is_busy else contextlib.nullcontext():
@@ -217,7 +217,10 @@ def test_ranks_that_cannot_start_the_process_group(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_ranks(tmp_path: Path, number: signal.Signals) -> None:
-    code = "from redline.probes.collectives.start import *; measure_collectives(['--nproc-per-node', '2'], quick=False)"
+    code = (
+        "from redline.calibration.collectives.start import *;"
+        "measure_collectives(['--nproc-per-node', '2'], quick=False)"
+    )
     environment = {"TMPDIR": str(tmp_path)}  # so that its processes can be told from those of others
     with started(tmp_path, sys.executable, "-c", code, environment=environment) as run:
         run.wait_until(lambda: len(processes_that_name(f"--folder {tmp_path}")) >= 3)

@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from redline.report.html.calibrate import page as calibrate_page
+from redline.report.calibrate.calibration_report import page_of
+from redline.report.html.frame import page_text
 from redline.report.language import speaking
 from redline.report.terminal import visible_lines
-from tests.browsing import PAYLOADS, check_page, opened
-from tests.made_calibrations import NOISY, calibration, collectives, cpu_machine, gpu_calibration, gpu_machine
+from tests.support.browsing import PAYLOADS, check_page, opened
+from tests.support.made_calibrations import NOISY, calibration, collectives, cpu_machine, gpu_calibration, gpu_machine
 
 
 def written(folder: Path, language: str = "en") -> Path:
     path = folder / f"machine.{language}.html"
     found = calibration(conditions=NOISY, collectives=collectives(slow=True))
     with speaking(language):
-        path.write_text(calibrate_page.render(found, cpu_machine()), encoding="utf-8")
+        path.write_text(page_text(page_of(found, cpu_machine())), encoding="utf-8")
     return path
 
 
@@ -39,7 +40,7 @@ def test_small_tables_have_no_filter_and_large_ones_do(browser: Browser, tmp_pat
 
 def test_a_device_of_the_catalogue_is_set_beside_its_record(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "gpu.html"
-    path.write_text(calibrate_page.render(gpu_calibration(), gpu_machine()), encoding="utf-8")
+    path.write_text(page_text(page_of(gpu_calibration(), gpu_machine())), encoding="utf-8")
     with opened(browser, path) as (page, log):
         assert "76.8 %" in page.inner_text("[data-table=catalogue]")
         assert log.messages == []
@@ -65,7 +66,7 @@ def test_no_name_runs_or_becomes_markup(browser: Browser, tmp_path: Path) -> Non
         declined=tuple(replace(base.declined[0], what=name, why=name) for name in PAYLOADS.values()),
     )
     path = tmp_path / "evil.html"
-    path.write_text(calibrate_page.render(evil, replace(cpu_machine(), name=next(names))), encoding="utf-8")
+    path.write_text(page_text(page_of(evil, replace(cpu_machine(), name=next(names)))), encoding="utf-8")
     with opened(browser, path) as (page, log):
         assert page.evaluate("typeof pwned") == "undefined"
         assert (log.dialogs, log.messages) == ([], [])

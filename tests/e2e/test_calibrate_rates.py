@@ -14,7 +14,7 @@ import pytest
 
 from redline.hardware.profile import load_profile
 from redline.verbs.calibrate import load_calibrated
-from tests.conftest import REDLINE, ROOT, environment, run_redline
+from tests.support.command_line import REDLINE, ROOT, environment, run_redline
 
 TRACE = ROOT / "tests/data/recorded/plain_loop.pt.trace.json.gz"
 PLAN = "plan train --model llama-3.1-8b --machine machine.json --gpus 8 --sequence 2048 --batch 64"

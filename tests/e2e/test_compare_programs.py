@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import redline
-from redline.launch.outside.trial_command import trial_command
-from redline.launch.outside.trial_job import start_trial
-from redline.launch.settings import Settings
+from redline.capture.settings import Settings
+from redline.capture.supervisor.trial_command import trial_command
+from redline.capture.supervisor.trial_job import start_trial
 from redline.trials.decision import TrialVerdict
-from tests.running import PROGRAMS, TORCHRUN, started
+from tests.support.running import PROGRAMS, TORCHRUN, started
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from redline.calibration.figures import machine_of
 from redline.cli import main
-from redline.probes.figures import machine_of
 from redline.verbs.calibrate import Calibrated
-from tests.conftest import run_redline
-from tests.made_calibrations import calibration, peak
+from tests.support.command_line import run_redline
+from tests.support.made_calibrations import calibration, peak
 
 torch = pytest.importorskip("torch")
 

@@ -14,21 +14,22 @@ from typing import Any
 import pytest
 
 import redline
-from redline.analysis.job.job_memory import UntoldMemory
-from redline.analysis.rank.digest_file import MOST_BYTES
+from redline.capture.captured import Absent, Captured
 from redline.hardware.machine import Figure, Machine
 from redline.hardware.profile import save_profile
-from redline.launch.captured import Absent, Captured
-from redline.ranks.read_failures import Failure
+from redline.job.read_failures import Failure
+from redline.ledger.job.job_memory import UntoldMemory
+from redline.ledger.rank.digest_file import MOST_BYTES
 from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.findings_table import findings_table
 from redline.report.diagnose.raw_tables import COLUMNS
-from redline.testing.synthetic import JobSpec, Straggler, write_job
-from tests.conftest import REDLINE, ROOT, document, environment, run_redline
-from tests.e2e.test_docs import rows_of, section
-from tests.made_findings import findings
-from tests.unit.analysis.memory.test_causes import HEALTHY
+from tests.support.command_line import REDLINE, ROOT, environment, run_redline
+from tests.support.docs import rows_of, section
+from tests.support.events import document
+from tests.support.made_findings import findings
+from tests.support.memory_jobs import HEALTHY
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 RECORDED = ROOT / "tests" / "data" / "recorded"
 GOLDEN = ROOT / "tests" / "golden" / "diagnose"
@@ -500,8 +501,8 @@ def test_the_page_has_every_column_of_the_findings() -> None:
 
 
 def test_the_page_has_every_account_remark_and_column(job: Path) -> None:
-    from redline.analysis.accounts import ACCOUNTS
-    from redline.analysis.job.first_screen import Unseen
+    from redline.ledger.accounts import ACCOUNTS
+    from redline.ledger.job.first_screen import Unseen
     from redline.report.diagnose.tables import TABLES as RENDERED
 
     assert [row[0] for row in rows_of(section(PAGE, "The waterfall"))] == [f"`{account}`" for account in ACCOUNTS]

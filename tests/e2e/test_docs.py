@@ -12,7 +12,6 @@ How pages are written, so that they can be run:
 - Translated pages are not run: their blocks are those of the English page.
 """
 
-import argparse
 import difflib
 import json
 import os
@@ -31,14 +30,16 @@ import pytest
 
 import redline
 from redline import cli
-from redline.analysis.accounts import ACCOUNTS
-from redline.cli.plan import PLAN
-from redline.launch.digests_record import DigestsRecord, RankDigest
-from redline.launch.outside.rank_records import _KINDS as KINDS
-from redline.launch.outside.stall import Stall, Standing
-from redline.launch.run_record import to_json
-from redline.planner.train.memory.footprint import Footprint
-from redline.report.inspect import json as inspect_json
+from redline.capture.digests_record import DigestsRecord, RankDigest
+from redline.capture.run_record import to_json
+from redline.capture.supervisor.rank_records import _KINDS as KINDS
+from redline.capture.supervisor.stall import Stall, Standing
+from redline.cli.options import Options, options_of
+from redline.cli.plan import VERB
+from redline.cli.verb_table import VERBS, declared_options
+from redline.ledger.accounts import ACCOUNTS
+from redline.plan.train.memory.footprint import Footprint
+from redline.report.inspect import record as inspection
 from redline.report.language import LANGUAGES
 from redline.report.plan.serve import json as serve_json
 from redline.report.plan.train import json as train_json
@@ -51,13 +52,12 @@ from redline.trace.reader import HARMLESS
 from redline.verbs.diagnose import diagnose
 from redline.verbs.inspect import inspect
 from scripts import copy_commands, list_findings
-from tests import made_plans
-from tests.damage.corpus import RECIPES
-from tests.unit.report.run.test_text import rank as rank_of_a_run
-from tests.unit.report.run.test_text import run as run_record
+from tests.support import made_plans
+from tests.support.damage.corpus import RECIPES
+from tests.support.docs import DOCS, HEADING, ROOT, first_words_of_options, name_of, rows_of, section
+from tests.support.run_records import rank as rank_of_a_run
+from tests.support.run_records import run as run_record
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
 PASTED = (DOCS / "findings", DOCS / "levers")  # tests/unit: findings/test_pages.py, trials/test_lever_pages.py
 PAGES = [*READMES, *sorted(DOCS.rglob("*.md"))]
@@ -76,7 +76,6 @@ FENCE = re.compile(
     r"(?:<!-- file: (?P<file>\S+) -->\n+)?^```(?P<kind>\S*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 EXITS_WITH = re.compile(r"# exits with (\d+)$")
-HEADING = re.compile(r"^(#+) +(.*?) *$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]+)`")
 DEVELOPER_PATH = re.compile(r"/work/|/root/|/home/\w|/Users/\w")
@@ -111,10 +110,6 @@ def commands_of(block: Block) -> Iterator[Command]:
         yield Command(line, int(stated[1]) if stated else 0, shown)
 
 
-def name_of(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
@@ -122,7 +117,7 @@ def name_of(page: Path) -> str:
 def checkout(tmp_path: Path) -> Path:
     """A folder with what the pages use of a checkout."""
     shutil.copytree(ROOT / RECORDED, tmp_path / "checkout" / RECORDED)
-    for used in ("examples", "tests/damage"):
+    for used in ("examples", "tests/support"):
         shutil.copytree(ROOT / used, tmp_path / "checkout" / used)
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -230,49 +225,29 @@ def test_every_picture_is_on_a_page() -> None:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def section(page: Path, heading: str) -> str:
-    """The text under a heading, up to the next one of its level or above."""
-    text = page.read_text()
-    for match in HEADING.finditer(text):
-        if match[2].replace("`", "") == heading:
-            rest = text[match.end() :]
-            ends = (other.start() for other in HEADING.finditer(rest) if len(other[1]) <= len(match[1]))
-            return rest[: next(ends, len(rest))]
-    raise AssertionError(f"{name_of(page)} has no heading {heading!r}")
-
-
-def rows_of(text: str) -> list[list[str]]:
-    """Cells of every table row in the text, without heads and rules."""
-    lines = text.splitlines()
-    rules = {number for number, line in enumerate(lines) if re.fullmatch(r"\|[-:| ]+\|", line)}
-    return [
-        [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        for number, line in enumerate(lines)
-        if line.startswith("|") and not {number, number + 1} & rules
-    ]
-
-
-def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+def flags_of(declared: type[Options]) -> set[str]:
     """Each argument as the reference writes it: `-o FILE`, `--output FILE`."""
-    return {
-        ", ".join("`" + f"{option} {action.metavar or ''}".strip() + "`" for option in action.option_strings or [""])
-        for action in parser._actions
+    return {"`-h`, `--help`"} | {
+        ", ".join("`" + f"{name} {option.metavar or ''}".strip() + "`" for name in option.names or [""])
+        for option in options_of(declared)
     }
 
 
 def test_the_cli_reference_has_every_verb_and_every_flag() -> None:
     page = DOCS / "reference" / "cli.md"
-    parsers = cli.parsers()
-    for verb, parser in parsers.items():
+    declared = declared_options()
+    for verb, options in declared.items():
         documented = {row[0] for row in rows_of(section(page, f"redline {verb}"))}
-        assert documented == flags_of(parser)
+        assert documented == flags_of(options)
     headings = {match[2].replace("`", "") for match in HEADING.finditer(page.read_text())}
-    assert {heading for heading in headings if heading.startswith("redline ")} == {f"redline {v}" for v in parsers}
+    assert {heading for heading in headings if heading.startswith("redline ")} == {
+        f"redline {verb}" for verb in (*VERBS, *declared)
+    }
 
 
 def test_the_cli_reference_has_every_exit_code_and_the_environment() -> None:
     page = DOCS / "reference" / "cli.md"
-    codes = {int(code) for code in re.findall(r"^  (\d+) ", cli.EXIT_CODES, re.MULTILINE)}
+    codes = {int(code) for code, _meaning in cli.EXIT_CODES}
     assert {int(row[0]) for row in rows_of(section(page, "Exit codes"))} == codes | {cli.EXIT_PIPE_CLOSED}
     assert f"`{cache.ENVIRONMENT}`" in {row[0] for row in rows_of(section(page, "Environment"))}
 
@@ -339,20 +314,11 @@ def test_the_inspect_page_has_every_key_of_the_json(tmp_path: Path) -> None:
     first = RECORDED / "ddp_rank0.pt.trace.json.gz"
     (tmp_path / "cut_rank1.json.gz").write_bytes((ROOT / first).read_bytes()[:-2000])
     (tmp_path / "page.json").write_text("<html>")
-    record = inspect_json.as_record(inspect([ROOT / first, tmp_path]))
+    record = inspection(inspect([ROOT / first, tmp_path]))
     assert record["failures"]
     assert any(rank["problems"] for rank in record["ranks"])
     rows = rows_of(section(DOCS / "reference" / "inspect.md", "The JSON"))
     assert {row[0] for row in rows} == {f"`{key}`" for key in keys_of(record)}
-
-
-def first_words_of_options(verb: str) -> set[str]:
-    """Each option as a page on its verb writes it: by its first name."""
-    return {
-        f"`{action.option_strings[0]} {action.metavar or ''}".strip() + "`"
-        for action in cli.parsers()[verb]._actions
-        if action.option_strings and action.option_strings[0] != "-h"
-    }
 
 
 def test_the_run_page_has_every_option_and_every_kind_of_step() -> None:
@@ -361,7 +327,7 @@ def test_the_run_page_has_every_option_and_every_kind_of_step() -> None:
     assert {row[0] for row in rows_of(section(page, "What ends a step"))} == {f"`{kind}`" for kind in KINDS.values()}
 
 
-@pytest.mark.parametrize("kind", PLAN.kinds)
+@pytest.mark.parametrize("kind", VERB.kinds)
 def test_the_plan_page_has_every_option(kind: str) -> None:
     rows = rows_of(section(DOCS / "reference" / "plan.md", f"Options of {kind}"))
     assert {row[0] for row in rows} == first_words_of_options(f"plan {kind}")
@@ -483,8 +449,8 @@ def test_the_readme_says_which_verbs_work(readme: str, status: set[str]) -> None
     said = {CODE.findall(row[0])[0].removeprefix("redline "): row[-1] for row in rows}
     assert set(said.values()) == status
     working = {verb for verb, word in said.items() if word in ("works", "可用")}
-    assert working <= set(cli.VERBS)
-    assert working == set(cli.VERBS) or readme != "README.md"  # a translation may lag behind
+    assert working <= set(VERBS)
+    assert working == set(VERBS) or readme != "README.md"  # a translation may lag behind
 
 
 @pytest.mark.parametrize(

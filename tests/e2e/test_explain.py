@@ -2,14 +2,14 @@
 
 import pytest
 
+from redline.capture.lever_kinds import KINDS
 from redline.cli import arguments, main
 from redline.findings import pages
 from redline.findings.rule_modules import FOLDERS
-from redline.launch.lever_kinds import KINDS
 from redline.report.explain.text import HEADINGS, sections
 from redline.report.language import LANGUAGES
 from redline.report.terminal import width_of
-from tests.conftest import ROOT
+from tests.support.command_line import ROOT
 
 PAGES = ROOT / "docs" / "findings"
 LEVERS = ROOT / "docs" / "levers"

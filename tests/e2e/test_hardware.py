@@ -12,10 +12,9 @@ import redline
 from redline.hardware.catalogue import machines
 from redline.hardware.machine import COLLECTIVES, DTYPES, FIGURE_UNITS, LEVELS, Figure, Machine, calibrated
 from redline.hardware.profile import save_profile
-from redline.report.hardware import json as hardware_json
-from redline.report.hardware import text as hardware_text
-from tests.conftest import ROOT, run_redline
-from tests.e2e.test_docs import rows_of, section
+from redline.report import hardware
+from tests.support.command_line import ROOT, run_redline
+from tests.support.docs import rows_of, section
 
 GOLDEN = ROOT / "tests" / "golden" / "hardware"
 PAGE = ROOT / "docs" / "reference" / "hardware.md"
@@ -117,7 +116,7 @@ def test_mistakes_are_said_in_a_line(arguments: list[str], message: str, tmp_pat
 def test_a_trace_is_no_profile() -> None:
     done = run_redline("hardware", ROOT / "tests/data/recorded/plain_loop.pt.trace.json.gz")
     assert done.returncode == 2
-    assert "is damaged or no machine profile" in done.stderr
+    assert "is damaged, or not a machine profile" in done.stderr
 
 
 def test_the_verb_is_a_function_too() -> None:
@@ -142,7 +141,7 @@ def keys_of(value: Any, at: str = "") -> Iterator[str]:
 
 def test_the_page_has_every_key_of_the_json() -> None:
     documented = {row[0] for row in rows_of(section(PAGE, "The JSON"))}
-    assert documented == {f"`{key}`" for key in keys_of(hardware_json.as_record(machines()))}
+    assert documented == {f"`{key}`" for key in keys_of(hardware.record(machines()))}
 
 
 def test_the_page_has_every_figure_and_unit() -> None:
@@ -165,7 +164,7 @@ def test_the_page_has_every_key_of_a_profile(profile: Path) -> None:
 
 def test_the_page_has_every_column() -> None:
     documented = {row[0].strip("`") for row in rows_of(section(PAGE, "The text"))}
-    assert {head for head in hardware_text._HEAD if head} <= documented
+    assert {column.title for column in hardware.COLUMNS if column.title} <= documented
 
 
 def test_the_changelog_counts_no_record_too_many() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.verbs.diagnose import diagnose
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

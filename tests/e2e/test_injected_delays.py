@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from redline.analysis.accounts import Account, place
-from redline.analysis.job.combine import Diagnosis
 from redline.findings.finding import Finding
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
+from redline.ledger.accounts import Account, place
+from redline.ledger.job.combine import Diagnosis
 from redline.verbs.diagnose import diagnose
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REDLINE, collective, document, environment, kernel, launch, op, region, run_redline
+from tests.support.command_line import REDLINE, environment, run_redline
+from tests.support.events import collective, document, kernel, launch, op, region
 
 INSPECT = [*REDLINE, "inspect"]
 

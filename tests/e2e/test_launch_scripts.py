@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from redline.cli import main
-from tests.running import PROGRAMS, SECONDS
+from tests.support.running import PROGRAMS, SECONDS
 
 LAUNCHERS = os.environ.get("REDLINE_LAUNCHERS_PYTHON")
 pytestmark = pytest.mark.skipif(

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from redline.analysis.job.combine import combine
-from redline.analysis.job.first_screen import outline_of
-from redline.analysis.rank.digest_file import decoded, encoded
 from redline.findings.aggregate import findings_of
-from tests.made_digests import distinct_digests, write_distinct
+from redline.ledger.job.combine import combine
+from redline.ledger.job.first_screen import outline_of
+from redline.ledger.rank.digest_file import decoded, encoded
+from tests.support.made_digests import distinct_digests, write_distinct
 
 MOST_BYTES_PER_RANK = 60_000  # with so few ranks, what is made on the way counts as well
-NOT_FOR_TEXT = ("jinja2", "plotly", "markdown_it", "multiprocessing", "numpy.random", "redline.analysis.rank.step_view")
+NOT_FOR_TEXT = ("jinja2", "plotly", "markdown_it", "multiprocessing", "numpy.random", "redline.ledger.rank.step_view")
 
 
 def test_memory_per_rank_is_small_and_does_not_grow() -> None:

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from redline.agents.bounded_answer import MOST_BYTES
-from redline.agents.tools import AGENT_TOOLS
 from redline.cli import main
+from redline.mcp.bounded_answer import MOST_BYTES
+from redline.mcp.tools import AGENT_TOOLS
 from redline.report.terminal import is_hidden
-from tests.conftest import REDLINE, ROOT, environment, run_redline
-from tests.made_hostile import INJECTION, folders_with_traps, hostile_trace
+from tests.support.command_line import REDLINE, ROOT, environment, run_redline
+from tests.support.made_hostile import INJECTION, folders_with_traps, hostile_trace
 
 RECORDED = ROOT / "tests" / "data" / "recorded"
 SECONDS = 300.0  # only guards against a hang
@@ -269,7 +269,7 @@ def test_folders_that_cannot_be_allowed(capsys: pytest.CaptureFixture[str]) -> N
 def test_help_imports_neither_the_sdk_nor_the_tools() -> None:
     code = (
         "import sys; from redline.cli import main; main(['mcp', '--help']); main(['--help']);"
-        "sys.exit(any(name.startswith(('mcp', 'anyio', 'pydantic', 'redline.agents')) for name in sys.modules))"
+        "sys.exit(any(name.startswith(('mcp', 'anyio', 'pydantic', 'redline.mcp')) for name in sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=False, timeout=SECONDS, env=environment()

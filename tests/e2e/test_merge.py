@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from redline.testing.jobspec import JobSpec
-from redline.testing.synthetic import write_job
 from redline.trace.reader import read_file
-from tests.conftest import RealTraces, document, op, run_redline
+from tests.support.command_line import run_redline
+from tests.support.events import document, op
+from tests.support.real_traces import RealTraces
+from tests.support.traces.jobspec import JobSpec
+from tests.support.traces.synthetic import write_job
 
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

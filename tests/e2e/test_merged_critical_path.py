@@ -10,14 +10,16 @@ import pytest
 
 import redline
 from redline.findings import path_track
-from redline.ranks.read_files import JobOptions
-from redline.report.inspect import text as inspect_text
-from redline.report.merge import text as merge_text
-from redline.testing.jobspec import JobSpec, Straggler
-from redline.testing.synthetic import write_job
+from redline.job.read_files import JobOptions
+from redline.report.inspect import document_of
+from redline.report.terminal import text_of
+from redline.report.written import document_of_merge
 from redline.verbs.inspect import inspect
 from redline.verbs.merge import merge
-from tests.conftest import RealTraces, run_redline
+from tests.support.command_line import run_redline
+from tests.support.real_traces import RealTraces
+from tests.support.traces.jobspec import JobSpec, Straggler
+from tests.support.traces.synthetic import write_job
 
 READING = JobOptions(jobs=1, use_cache=False)
 _Slice = Mapping[str, Any]
@@ -81,7 +83,7 @@ def test_the_path_of_each_step_is_in_the_file_and_on_the_clock_of_its_kernels(jo
             kernel[:2] == (int(rank[:-1]), name) and kernel[2] <= one["ts"] and end(one) <= kernel[3]
             for kernel in kernels
         )
-    assert "critical path of the steps: " in merge_text.render(merged)
+    assert "critical path of the steps: " in text_of(document_of_merge(merged))
 
 
 def test_it_changes_nothing_for_what_reads_the_file(job: Path, tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ def test_it_changes_nothing_for_what_reads_the_file(job: Path, tmp_path: Path) -
     assert [rank.ledger.window_ns for rank in with_path_drawn.diagnosis.ranks] == [
         rank.ledger.window_ns for rank in plain.diagnosis.ranks
     ]
-    text = inspect_text.render(inspect([tmp_path / "drawn" / "merged.json"], READING))
+    text = text_of(document_of(inspect([tmp_path / "drawn" / "merged.json"], READING)))
     assert "2 ranks" in text
     assert "none: everything in the traces was used as written" in text
 
@@ -105,7 +107,7 @@ def test_a_job_that_is_not_explained_is_merged_without_it(
 ) -> None:
     monkeypatch.setattr(path_track, "too_large", lambda ranks, edges: "the job has 2 ranks" if ranks > 1 else "")
     merged = merge([job], tmp_path / "merged.json", options=READING, critical_path=True)
-    assert "no critical path: the job has 2 ranks" in merge_text.render(merged)
+    assert "no critical path: the job has 2 ranks" in text_of(document_of_merge(merged))
     assert merged.ranks == (0, 1)
 
 

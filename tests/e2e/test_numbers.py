@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from redline.capture.supervisor.trial_command import TrialCommand, trial_command
 from redline.errors import InputError
-from redline.launch.outside.trial_command import TrialCommand, trial_command
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_numbers
 from redline.trials.numbers.kept_runs import check_kept, record_numbers
 from redline.trials.numbers.recorded_runs import NumbersReference
-from tests.running import PROGRAMS
+from tests.support.running import PROGRAMS
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.rank_match import RankMatch
 from redline.cli import main
 from redline.errors import UnexpectedError
 from redline.findings.match import match_rules
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.rank_match import RankMatch
 from redline.trace.perfetto import RankEvents
 from redline.verbs.diagnose import diagnose
 from redline.verbs.merge import merge
-from tests.conftest import REDLINE, Event, collective, document, environment, kernel, launch, op, region
+from tests.support.command_line import REDLINE, environment
+from tests.support.events import Event, collective, document, kernel, launch, op, region
 
 PLANTED = "a name that no rule expects"
 OF_THE_RULE = "LookupError: planted by a test"
@@ -141,7 +142,7 @@ def test_a_drawing_that_fails_costs_the_drawing(folder: Path, monkeypatch: pytes
     def fails(*_: object) -> None:
         raise LookupError("planted by a test")
 
-    monkeypatch.setattr("redline.analysis.rank.step_view.step_view_of", fails)
+    monkeypatch.setattr("redline.ledger.rank.step_view.step_view_of", fails)
     found = diagnose([folder / "good.json"], options=JobOptions(use_cache=False), draw_step=True)
     assert found.step_view is None
     assert [Path(failure.path).name for failure in found.failures] == ["good.json"]
@@ -190,3 +191,68 @@ def test_a_pipe_among_good_files_is_a_failure_beside_them(folder: Path) -> None:
     done = refused(folder / "good.json", folder / "pipe.json")
     assert done.returncode == 0
     assert "pipe.json is a pipe" in " ".join(done.stdout.split())  # a long path breaks the line
+
+
+# --- a result says of which ranks it is -------------------------------------------------------------------------------
+
+SAYS = "This is about 1 of 4 ranks; 3 files could not be read."
+SAYS_IN_CHINESE = "这里只涉及 4 个 rank 中的 1 个；有 3 个文件无法读取。"
+
+
+@pytest.fixture
+def mostly_unread(tmp_path: Path) -> Path:
+    """One trace, three that died, and a file that is none and misses nothing."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "rank-0.json").write_bytes(document(work(), rank=0, world_size=4))
+    for rank, text in enumerate((b"", b'{"schemaVersion": 1, ', b"<html>404"), start=1):
+        (folder / f"rank-{rank}.json").write_bytes(text)
+    (folder / "config.json").write_text('{"layers": 4}')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["diagnose", "job"], SAYS),
+        (["diagnose", "job", "--lang", "zh"], SAYS_IN_CHINESE),
+        (["diagnose", "job", "--format", "md"], SAYS),
+        (["diagnose", "job", "--format", "html"], SAYS),
+        (["diagnose", "job", "--format", "html", "--lang", "zh"], SAYS_IN_CHINESE),
+        (["diagnose", "job", "--json"], SAYS),
+        (["inspect", "job"], SAYS),
+        (["digest", "job", "-o", "digests"], SAYS),
+        (["merge", "job", "-o", "merged.json"], SAYS),
+        (["compare", "job", "job"], f"before: {SAYS} after: {SAYS}"),
+        (["compare", "job", "job", "--json"], f"before: {SAYS} after: {SAYS}"),
+    ],
+)
+def test_the_first_sentence_says_of_which_ranks_it_is_and_most_unread_is_no_success(
+    arguments: list[str],
+    said: str,
+    mostly_unread: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(mostly_unread.parent)
+    assert main([*arguments, "--jobs", "1", "--no-cache"]) == 2
+    captured = capsys.readouterr()
+    assert said in " ".join(captured.out.split())
+    assert "redline: 3 of 4 files could not be read: what is said is about the others" in captured.err
+
+
+def test_half_unread_is_said_and_a_file_of_another_kind_is_not_counted(
+    mostly_unread: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside whole JSON that is no trace, as models and trainers leave it, nothing is missing."""
+    (mostly_unread / "rank-1.json").write_bytes(document(work(), rank=1, world_size=4))
+    assert main(["diagnose", str(mostly_unread), "--jobs", "1", "--no-cache"]) == 0
+    assert "This is about 2 of 4 ranks; 2 files could not be read." in " ".join(capsys.readouterr().out.split())
+    for rank in (2, 3):
+        (mostly_unread / f"rank-{rank}.json").unlink()
+    for number in range(3):
+        (mostly_unread / f"other-{number}.json").write_text('{"of": "a trainer"}')
+    assert main(["diagnose", str(mostly_unread), "--jobs", "1", "--no-cache"]) == 0
+    captured = capsys.readouterr()
+    assert "could not be read" not in captured.out + captured.err
+    assert "config.json" in captured.out

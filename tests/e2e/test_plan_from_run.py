@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.planner.train.measured.measured_step import ACCOUNTS
-from tests.made_profile import made_profile
+from redline.plan.train.measured import ACCOUNTS
+from tests.support.made_profile import made_profile
 
 PROGRAM = Path(__file__).parent / "programs/plain_gpt.py"
 MODEL = ["--layers", "2", "--hidden", "128", "--heads", "4", "--ffn", "512", "--vocab", "512", "--no-gate"]

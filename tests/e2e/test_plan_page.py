@@ -7,26 +7,27 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from redline.planner.train.transformer import Transformer
+from redline.plan.train.transformer import Transformer
 from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import page as train_page
 from redline.report.html.plan.validate import page as validate_page
 from redline.report.language import speaking
 from redline.report.terminal import visible_lines
-from tests.browsing import PAYLOADS, check_page, opened
-from tests.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation
+from tests.support.browsing import PAYLOADS, check_page, opened
+from tests.support.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation
 
 CHARTS = {"train": {"frontier"}, "serve": {"serving"}, "validate": {"steps_seen", "memory_seen", "serving_seen"}}
 
 
 def written(folder: Path, kind: str, language: str = "en") -> Path:
     path = folder / f"{kind}.{language}.html"
-    points = [scatter(f"stack {number}") for number in range(12)]
+    points = tuple(scatter(f"stack {number}") for number in range(12))
+    shown = replace(validation(), step_points=points, memory_points=points, serving_points=points)
     with speaking(language):
         pages = {
             "train": lambda: train_page.render(plan(), job(), [plan(), plan(devices=128)]),
             "serve": lambda: serve_page.render(serving_plan()),
-            "validate": lambda: validate_page.render(validation(), points, points, points),
+            "validate": lambda: validate_page.render(shown),
         }
         path.write_text(pages[kind](), encoding="utf-8")
     return path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.on_terminal import drawn, without_colours
+from tests.support.on_terminal import drawn, without_colours
 
 # Stands in for work that takes long: what the layers below tell, at the pace of the test.
 SLOW = """

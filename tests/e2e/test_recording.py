@@ -1,7 +1,6 @@
 """The recorder of real CPU traces works with the installed torch and leaves nothing of this machine in its files."""
 
 import gzip
-import importlib.util
 import json
 import os
 import subprocess
@@ -11,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.promises import needs_torch
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "record_cpu_traces.py"
 COMMITTED = sorted((ROOT / "tests" / "data" / "recorded").glob("*.pt.trace.json.gz"))
-
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def record(folder: Path, name: str) -> None:

@@ -11,21 +11,21 @@ import zstandard
 import redline
 from redline.report.diagnose.raw_tables import COLUMNS, raw_table
 from redline.report.redaction.redactor import Redactor
-from tests.conftest import (
+from tests.support.command_line import run_redline
+from tests.support.events import (
     DEVICE_PID,
     HOST_PID,
     MAIN_THREAD,
-    PRODUCT,
-    RealTraces,
     collective,
     document,
     kernel,
     launch,
     op,
     region,
-    run_redline,
     span,
 )
+from tests.support.machines import PRODUCT
+from tests.support.real_traces import RealTraces
 
 HOST = "gpu-node17.acme-corp.example"
 SECRETS = (

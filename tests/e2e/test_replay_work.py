@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 import redline
-from redline.analysis.rank import file_digests
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.digest_cache import kept_digests
-from redline.analysis.rank.digest_file import load_digest, save_digest
 from redline.findings import kept_ranks, match, replay_job
 from redline.findings.kept_ranks import RankKeeper
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
+from redline.ledger.rank import file_digests
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.digest_cache import kept_digests
+from redline.ledger.rank.digest_file import load_digest, save_digest
 from redline.replay import forecast
 from redline.report.diagnose.json import as_record
 from redline.report.language import speaking
-from redline.testing.jobspec import Straggler
-from redline.testing.synthetic import Faults, JobSpec, write_job
 from redline.trace.reader import ReadOptions
+from tests.support.traces.jobspec import Straggler
+from tests.support.traces.synthetic import Faults, JobSpec, write_job
 
 RANKS = 2
 READING = JobOptions(jobs=1, use_cache=False)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from redline.testing.synthetic import JobSpec, write_job
 from redline.trace.reader import read_file
-from tests.conftest import REDLINE, document, environment, kernel, op, region, run_redline
+from tests.support.command_line import REDLINE, environment, run_redline
+from tests.support.events import document, kernel, op, region
+from tests.support.traces.synthetic import JobSpec, write_job
 
 MOST_BYTES = 6_000_000
 

@@ -16,11 +16,11 @@ from redline.report.html.diagnose import page as report
 from redline.report.html.diagnose.headline import headline_of
 from redline.report.language import speaking
 from redline.report.terminal import visible_lines
-from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import diagnose
-from tests.browsing import PAYLOADS, opened, until
-from tests.conftest import Event, collective, document, kernel, launch, op, region
-from tests.made_findings import FINDING, findings
+from tests.support.browsing import PAYLOADS, opened, until
+from tests.support.events import Event, collective, document, kernel, launch, op, region
+from tests.support.made_findings import FINDING, findings
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 
 def written(path: Path, folder: Path, **options: Any) -> Path:

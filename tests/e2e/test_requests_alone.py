@@ -8,7 +8,7 @@ import pytest
 from redline.cli import main
 from redline.errors import InputError
 from redline.verbs.diagnose_requests import diagnose_requests
-from tests.made_engine import MadeEngine
+from tests.support.made_engine import MadeEngine
 
 
 @pytest.fixture

@@ -3,26 +3,31 @@
 A sample runs in CI: what has killed a job before, and what is nearest to it. All of them:
 
     pytest -m "slow or not slow" tests/e2e/test_run_attacks.py
+
+`REDLINE_ATTACKS` names folders of further ones, with a `FOLDER.csv` beside each, separated as in `PATH`.
 """
 
-import importlib.util
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.attacks import endings, python, system, torch_use
-from tests.e2e.attacks.cases import differences
-from tests.e2e.fault_cases import environment, redline_run
+from tests.support.attacks import endings, limits, python, system, torch_use
+from tests.support.attacks.cases import differences, of_folder
+from tests.support.fault_cases import environment, redline_run
+from tests.support.promises import needs_torch
 
-ATTACKS = endings.ATTACKS | python.ATTACKS | system.ATTACKS | torch_use.ATTACKS
+PARTS = (endings.ATTACKS, python.ATTACKS, system.ATTACKS, torch_use.ATTACKS, limits.ATTACKS)
+ATTACKS = {name: attack for part in PARTS for name, attack in part.items()}
 SAMPLE = {
     "no_torch", "syntax_error", "import_torch_late_fail", "audit_hook_blocks", "builtins_broken", "pyfakefs_like",
     "setsid_daemonize", "wrapped_fork_eagain", "wrapped_open_emfile",
+    "data_limit_as_a_window_opens", "data_limit_in_a_window", "no_more_processes",
 }  # fmt: skip
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ATTACKS if name not in SAMPLE]
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 @needs_torch
@@ -31,9 +36,31 @@ def test_a_script_is_what_it_is_without_us(name: str, tmp_path: Path) -> None:
     assert differences(ATTACKS[name], tmp_path / name) == []
 
 
-def test_there_are_77_of_them() -> None:
-    parts = (endings.ATTACKS, python.ATTACKS, system.ATTACKS, torch_use.ATTACKS)
-    assert len(ATTACKS) == sum(map(len, parts)) == 77
+def test_there_are_99_of_them() -> None:
+    assert len(ATTACKS) == sum(map(len, PARTS)) == 99
+
+
+@needs_torch
+def test_a_limit_that_costs_a_window_is_told_of_once(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(limits.ATTACKS["data_limit_as_a_window_opens"].text)
+    told = [word for word in redline_run(tmp_path / "run") if word != "-q"]
+    status, stdout, stderr = ended(tmp_path, "true", *told, "--")
+    assert (status, stdout.count("0x")) == (0, 25)
+    assert stderr.count("the process was too near to a limit of its memory, so nothing was captured") == 1
+    record = json.loads((tmp_path / "run/run.json").read_text())
+    assert {note["code"] for note in record["ranks"][0]["notes"]} == {"no-room", "no-threads", "stopped"}
+
+
+FOLDERS = [Path(name) for name in os.environ.get("REDLINE_ATTACKS", "").split(os.pathsep) if name]
+FURTHER = {f"{folder.parent.name}-{name}": one for folder in FOLDERS for name, one in of_folder(folder).items()}
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.skipif(not FURTHER, reason="no further scripts: set REDLINE_ATTACKS to their folders")
+@pytest.mark.parametrize("name", FURTHER)
+def test_a_script_of_others_is_what_it_is_without_us(name: str, tmp_path: Path) -> None:
+    assert differences(FURTHER[name], tmp_path / name) == []
 
 
 FILES = "import os, sys; print(len(os.listdir('/proc/self/fd')), open(os.devnull).fileno()); sys.exit(3)\n"

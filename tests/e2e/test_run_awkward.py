@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fault_cases import record_of, redline_run, run
-from tests.e2e.test_run_promises import TRAIN, both, check_same, codes, needs_torch, rank_of, script, states, watched
+from tests.support.fault_cases import record_of, redline_run, run
+from tests.support.promises import TRAIN, both, check_same, codes, needs_torch, rank_of, script, states, watched
 
 # --- the script's own world -------------------------------------------------------------------------------------------
 

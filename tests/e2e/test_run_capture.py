@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from redline.trace.reader import read_file
-from tests.running import PROGRAMS, REDLINE, Record, Started, finished, record, started
+from tests.support.running import PROGRAMS, REDLINE, Record, Started, finished, record, started
 
 PROGRAM = PROGRAMS / "ranks.py"
 TWO = ("--standalone", "--nproc-per-node", 2)

@@ -1,6 +1,6 @@
 """`redline run --digests` on two real ranks: what travels, what stays, and how it ends when everybody is told to end.
 
-Whatever is done to the digesting process itself is in `tests/unit/launch/outside/test_source_digests.py`.
+Whatever is done to the digesting process itself is in `tests/unit/capture/supervisor/test_source_digests.py`.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import PROGRAMS, REDLINE, SECONDS, Started, finished, processes_that_name, record, started
+from tests.support.running import PROGRAMS, REDLINE, SECONDS, Started, finished, processes_that_name, record, started
 
 TWO = ("--standalone", "--nproc-per-node", 2)
 DIGESTING = "redline.verbs.digest_child"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fault_cases import (
+from tests.support.fault_cases import (
     FAULTS,
     ON_OWN_DISK,
     PLACES,

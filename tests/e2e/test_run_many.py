@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import PROGRAMS, REDLINE, TORCHRUN, finished, processes_that_name, record, started
+from tests.support.running import PROGRAMS, REDLINE, TORCHRUN, finished, processes_that_name, record, started
 
 MANY = 64
 WORKER = PROGRAMS / "stub_worker.py"

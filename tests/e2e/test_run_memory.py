@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 import redline
-from redline.analysis.memory.byte_ledger import ByteLedger
-from redline.analysis.memory.device_memory import HOST, DeviceMemory
-from redline.analysis.memory.memory_accounts import MemoryAccount
-from redline.analysis.memory.rank_memory import LEAST_BYTES
-from redline.analysis.memory.step_phases import step_phases_of
-from redline.analysis.memory.trace_accounts import trace_accounts
-from redline.analysis.memory.trace_device_memory import trace_ledger
-from redline.analysis.memory.trace_memory import trace_memories
 from redline.cli import main
+from redline.ledger.memory.byte_ledger import ByteLedger
+from redline.ledger.memory.device_memory import HOST, DeviceMemory
+from redline.ledger.memory.memory_accounts import MemoryAccount
+from redline.ledger.memory.rank_memory import LEAST_BYTES
+from redline.ledger.memory.step_phases import step_phases_of
+from redline.ledger.memory.trace_accounts import trace_accounts
+from redline.ledger.memory.trace_device_memory import trace_ledger
+from redline.ledger.memory.trace_memory import trace_memories
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.memory.memory_result import MemoryResult
 from redline.trace.reader import read_file
 from redline.verbs.digest import digest
-from tests.running import PROGRAMS, REDLINE, TORCHRUN, finished, record
+from tests.support.running import PROGRAMS, REDLINE, TORCHRUN, finished, record
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 WITHIN = 0.001

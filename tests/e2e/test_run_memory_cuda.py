@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import redline
-from redline.analysis.memory.memory_accounts import MemoryAccount
-from tests.running import REDLINE, finished
+from redline.ledger.memory.memory_accounts import MemoryAccount
+from tests.support.running import REDLINE, finished
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import PROGRAMS, REDLINE, record, started
+from tests.support.running import PROGRAMS, REDLINE, record, started
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

@@ -30,8 +30,17 @@ def test_a_folder_that_holds_a_run_is_refused_before_the_job_begins(tmp_path: Pa
     assert run(tmp_path, "-o", "here", "--", "hello.py").stdout == "hello\n"
     ran = run(tmp_path, "-o", "here", "--", "hello.py")
     assert ran.returncode == 2
-    assert "holds a run already; choose another folder, or remove it" in ran.stderr
+    assert "holds a run already; choose another folder, or rename it (--force)" in ran.stderr
     assert ran.stdout == ""
+
+
+def test_a_run_that_is_forced_into_a_folder_keeps_the_one_that_was_there(tmp_path: Path) -> None:
+    (tmp_path / "hello.py").write_text("print('hello')")
+    first, second, ran = (run(tmp_path, "-o", "here", "--force", "--", "hello.py") for _ in range(3))
+    assert [each.returncode for each in (first, second, ran)] == [0, 0, 0]
+    assert sorted(path.parent.name for path in tmp_path.glob("*/run.json")) == ["here", "here-2", "here-3"]
+    said = " ".join(ran.stderr.split())
+    assert f"the run that was in {tmp_path / 'here'} is in {tmp_path / 'here-3'} now" in said
 
 
 def test_a_folder_that_cannot_be_made_costs_the_capture_and_not_the_job(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import PROGRAMS, REDLINE, finished, record, started
+from tests.support.running import PROGRAMS, REDLINE, finished, record, started
 
 MOST_OF_TRAINING = 0.5  # of forward and backward of one number; a fifth is usual: 7 to 10 microseconds
 MOST_MODULES = {"without_torch": 10, "with_torch": 52}
@@ -29,8 +29,8 @@ def test_a_step_costs_microseconds_and_few_modules(tmp_path: Path) -> None:
     assert figures["watching_ns"] < MOST_OF_TRAINING * figures["training_ns"]
     assert record(tmp_path / "run")["ranks"][0]["steps"] == figures["steps"]
     for when, most in MOST_MODULES.items():
-        names = [name for name in figures[when] if name not in ("redline", "redline.launch")]
-        assert all(name.startswith(("redline.launch.", *MASKING)) for name in names), names
+        names = [name for name in figures[when] if name not in ("redline", "redline.capture")]
+        assert all(name.startswith(("redline.capture.", *MASKING)) for name in names), names
         assert not any(".outside" in name for name in names)
         assert len(names) <= most, names
 

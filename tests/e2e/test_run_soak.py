@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.running import finished
+from tests.support.command_line import ROOT
+from tests.support.running import finished
 
 WINDOWS = 80
 LARGEST_SLOPE_BYTES = 16 << 10  # so few windows are mostly warm-up; a trace that is kept would be far more

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import PROGRAMS, REDLINE, finished, record
+from tests.support.running import PROGRAMS, REDLINE, finished, record
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

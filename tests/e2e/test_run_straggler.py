@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.running import PROGRAMS, REDLINE, finished
+from tests.support.running import PROGRAMS, REDLINE, finished
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

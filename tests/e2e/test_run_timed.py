@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fault_cases import ROOT, Outcome, run
+from tests.support.fault_cases import ROOT, Outcome, run
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from redline.verbs.diagnose import diagnose
-from tests.conftest import ROOT
-from tests.running import NO_TIMED_WINDOW, PROGRAMS, REDLINE, finished, record
+from tests.support.command_line import ROOT
+from tests.support.running import NO_TIMED_WINDOW, PROGRAMS, REDLINE, finished, record
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

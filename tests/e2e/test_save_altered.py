@@ -7,25 +7,26 @@ import msgspec
 import pytest
 
 import redline
-from redline.analysis.accounts import Account
 from redline.cli import main
 from redline.errors import InputError, OutputError, UsageError
+from redline.job.read_files import JobOptions
+from redline.ledger.accounts import Account
 from redline.model.describe import describe
-from redline.planner.train.transformer import Transformer
-from redline.ranks.read_files import JobOptions
+from redline.plan.train.transformer import Transformer
 from redline.report.compare.csv import render as compare_csv
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.report.inspect import text as inspect_text
-from redline.report.merge import text as merge_text
-from redline.testing.synthetic import Faults, JobSpec, write_job
+from redline.report.inspect import document_of
+from redline.report.terminal import text_of
+from redline.report.written import document_of_merge
 from redline.timeline.timeline import TimelineOrigin
 from redline.trace.reader import read_file
 from redline.trials.limits import check, parse
 from redline.trials.recordings import Judgement
 from redline.verbs.inspect import inspect
-from redline.verbs.measured_recording import from_recording
 from redline.verbs.merge import merge
-from tests.conftest import RealTraces
+from redline.verbs.plan_measured import from_recording
+from tests.support.real_traces import RealTraces
+from tests.support.traces.synthetic import Faults, JobSpec, write_job
 
 READING = JobOptions(jobs=1, use_cache=False)
 CHANGES = "kernels*2, host/2"
@@ -102,13 +103,13 @@ def test_it_survives_a_digest(folder: Path, again: DiagnoseResult, tmp_path: Pat
 
 def test_it_survives_a_merge(folder: Path, again: DiagnoseResult, tmp_path: Path) -> None:
     merged = merge([folder], tmp_path / "merged.json", options=READING)
-    assert SAYS in merge_text.render(merged)
+    assert SAYS in text_of(document_of_merge(merged))
     record = msgspec.json.decode((tmp_path / "merged.json").read_bytes())
     assert (record["timelineOrigin"], record["timelineChanges"]) == ("altered", [CHANGES])
     assert record["redline"]["synthetic"]
     processes = [event["args"]["name"] for event in record["traceEvents"] if event["name"] == "process_name"]
     assert all(SAYS in name for name in processes)
-    assert SAYS in inspect_text.render(inspect([tmp_path / "merged.json"], READING))
+    assert SAYS in text_of(document_of(inspect([tmp_path / "merged.json"], READING)))
     from_merged = redline.diagnose(tmp_path / "merged.json", options=READING)
     assert from_merged.diagnosis.altered == CHANGES
     assert step_ns(from_merged) == pytest.approx(step_ns(again), rel=1e-6)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.patching import apply_patch, make_diff, patched, record_places, seen_places
-from tests.trial_jobs import TrialRunner, run_trial, trial_runner
+from tests.support.command_line import ROOT
+from tests.support.patching import apply_patch, make_diff, patched, record_places, seen_places
+from tests.support.trial_jobs import TrialRunner, run_trial, trial_runner
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redline.cli import main
-from redline.ranks.find_files import find_traces
-from redline.testing.synthetic import JobSpec, write_job
+from redline.job.find_files import find_traces
+from tests.support.traces.synthetic import JobSpec, write_job
 
 Scans = Callable[[Callable[[], object]], int]
 

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from redline.cli import main
-from tests.conftest import REDLINE, ROOT, environment
+from tests.support.command_line import REDLINE, ROOT, environment
 
 IN_ENVIRONMENT = "hf_aBcDeFgHiJkLmNoPqRsTuVwXyZ01234567"
 ARGUMENTS = {

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from redline.cli import main
-from redline.testing.synthetic import JobSpec, Straggler, write_job
-from tests.conftest import document, op
+from tests.support.events import document, op
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 RANKS = 5
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from redline.ranks.job import read_job
-from redline.ranks.read_files import JobOptions
-from redline.testing.synthetic import JobSpec, Straggler, write_job, write_large_file
+from redline.job.job import read_job
+from redline.job.read_files import JobOptions
 from redline.trace.cache import read_cached
 from redline.trace.reader import ReadOptions
 from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
-from tests.conftest import RealTraces
+from tests.support.real_traces import RealTraces
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job, write_large_file
 
 ROUNDS = 3
 MOST_ROUNDS = 8
@@ -31,7 +31,7 @@ atexit.register(lambda: print([line for line in open("/proc/self/status") if lin
 COMMAND = "from redline.cli import main; sys.exit(main(sys.argv[1:]))"
 JSON_LOADS = "import gzip, json, sys; json.loads(gzip.open(sys.argv[1]).read())"
 DIAGNOSE = (
-    "import sys; from redline.ranks.read_files import JobOptions; from redline.verbs.diagnose import diagnose\n"
+    "import sys; from redline.job.read_files import JobOptions; from redline.verbs.diagnose import diagnose\n"
     "diagnose([sys.argv[1]], options=JobOptions(use_cache=False, jobs=1))"
 )
 READ = "import sys; from pathlib import Path; from redline.trace.reader import read_file; read_file(Path(sys.argv[1]))"
@@ -138,8 +138,8 @@ def job_of_64(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_memory_does_not_grow_with_the_number_of_files(job_of_64: Path) -> None:
     """64 ranks through one worker: what is kept of each is its summary."""
     code = (
-        "import resource, sys; from pathlib import Path; from redline.ranks.job import read_job\n"
-        "from redline.ranks.read_files import JobOptions\n"
+        "import resource, sys; from pathlib import Path; from redline.job.job import read_job\n"
+        "from redline.job.read_files import JobOptions\n"
         "paths = sorted(Path(sys.argv[1]).glob('rank-*.gz'))\n"
         "job = read_job(paths[: int(sys.argv[2])], JobOptions(jobs=1, use_cache=False))\n"
         "assert len(job.ranks) == int(sys.argv[2])"

@@ -15,8 +15,8 @@ import pytest
 
 from bench.fleet.faulty_store import BUCKET, Faults, objects, proxied, put_object, s3_server, unfinished_uploads
 from bench.fleet.stores import SECRET, Ended, access_to, redline, same_result
-from redline.testing.synthetic import JobSpec, Straggler, write_job
-from tests.conftest import ROOT
+from tests.support.command_line import ROOT
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 PYTHON = os.environ.get("REDLINE_S3_PYTHON") or (
     sys.executable if all(map(importlib.util.find_spec, ("s3fs", "moto", "flask"))) else ""

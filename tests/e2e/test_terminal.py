@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from redline.report.terminal import width_of
-from tests.on_terminal import drawn, redline, without_colours
+from tests.support.on_terminal import drawn, redline, without_colours
 
 TRACES = "tests/data/recorded/slow_loader_rank*"
 DIAGNOSE = redline("diagnose", TRACES, "--no-cache", "-q")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trial_jobs import LAST, PLAN, TrialEnd, run_trial
+from tests.support.trial_jobs import LAST, PLAN, TrialEnd, run_trial
 
 JOB = """
 import os, time, torch, torch.distributed as dist

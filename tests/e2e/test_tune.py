@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from redline.launch.outside.guardian import processes_of
+from redline.capture.supervisor.guardian import processes_of
 from redline.trials.trial_record import read_trial
-from tests.running import PROGRAMS, started
+from tests.support.running import PROGRAMS, started
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

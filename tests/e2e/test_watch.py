@@ -12,8 +12,17 @@ from typing import Any
 import pytest
 
 from redline.cli import main
-from tests.conftest import ROOT
-from tests.made_windows import BEGUN_S, EVERY_S, HEALTHY, SLOW_INPUT, SLOW_LINK, SLOW_NODE, SLOW_RANK, write_windows
+from tests.support.command_line import ROOT
+from tests.support.made_windows import (
+    BEGUN_S,
+    EVERY_S,
+    HEALTHY,
+    SLOW_INPUT,
+    SLOW_LINK,
+    SLOW_NODE,
+    SLOW_RANK,
+    write_windows,
+)
 
 LEARNED = 26
 

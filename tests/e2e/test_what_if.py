@@ -10,10 +10,10 @@ import pytest
 import redline
 from redline.cli import main
 from redline.errors import UsageError
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.text_parts import percent
-from redline.testing.synthetic import Faults, JobSpec, Truth, write_job
+from tests.support.traces.synthetic import Faults, JobSpec, Truth, write_job
 
 READING = JobOptions(jobs=1, use_cache=False)
 

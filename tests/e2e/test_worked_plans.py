@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.test_docs import rows_of
+from tests.support.docs import rows_of
 
 if TYPE_CHECKING:
     from scripts import renew_worked_plans

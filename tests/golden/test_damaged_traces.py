@@ -15,8 +15,8 @@ from redline.cli import main
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Kind
 from redline.trace.reader import HARMLESS, read_file
-from tests.conftest import RealTraces
-from tests.damage.corpus import READS, Case, corpus, seed_trace
+from tests.support.damage.corpus import READS, Case, corpus, seed_trace
+from tests.support.real_traces import RealTraces
 
 CASES = list(corpus(seed_trace()))
 REAL_SEED = "h20_single.json.gz"

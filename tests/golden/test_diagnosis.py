@@ -7,21 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.analysis.accounts import ACCOUNTS, Account, place
-from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.first_screen import Unseen, outline_of
-from redline.analysis.rank.activity import activity_of, loader_time, window_of
-from redline.analysis.rank.digest import Digest, digest_of
 from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import choose
-from redline.ranks.find_files import find_traces
+from redline.job.find_files import find_traces
+from redline.ledger.accounts import ACCOUNTS, Account, place
+from redline.ledger.job.combine import Diagnosis, combine
+from redline.ledger.job.first_screen import Unseen, outline_of
+from redline.ledger.rank.activity import activity_of, loader_time, window_of
+from redline.ledger.rank.digest import Digest, digest_of
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.devices import devices_of
 from redline.trace.reader import read_file
 from redline.verbs.diagnose import diagnose
-from tests.conftest import REAL_TRACES, RealTraces
+from tests.support.real_traces import REAL_TRACES, RealTraces
 
 pytestmark = pytest.mark.needs_traces
 

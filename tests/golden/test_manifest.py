@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redline.ranks.summary import summarise
+from redline.job.summary import summarise
 from redline.timeline.timeline import BUSY_KINDS, Kind, Timeline
 from redline.trace.reader import read_file
-from tests.conftest import REAL_TRACES, RealTraces
+from tests.support.real_traces import REAL_TRACES, RealTraces
 
 MANIFEST = "manifest.csv"
 NOT_TRACES = ("memory_snapshot", "hta_memory_timeline")

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.ranks.clocks import align
-from redline.ranks.collectives import Matched, arrivals_of, matched
-from redline.ranks.summary import summarise
+from redline.job.clocks import align
+from redline.job.collectives import Matched, arrivals_of, matched
+from redline.job.summary import summarise
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.reader import read_file
-from tests.conftest import RealTraces
+from tests.support.real_traces import RealTraces
 
 pytestmark = pytest.mark.needs_traces
 

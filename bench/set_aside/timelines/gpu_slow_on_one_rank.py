@@ -1,7 +1,7 @@
 """The device of rank 11 is slower in all its kernels, as when throttled, and 15 ranks wait for it; the twin has equal devices."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="machine/slow_device",

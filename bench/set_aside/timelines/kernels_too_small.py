@@ -1,7 +1,7 @@
 """The same work is spread over eight times as many kernels of under 2 us each; the twin runs it as few larger ones."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="kernels/tiny_kernels",

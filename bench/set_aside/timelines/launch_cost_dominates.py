@@ -1,7 +1,7 @@
 """The host needs 28 us per operator and the device drains its queue; the twin launches in 4 us, as compiled code or a graph does."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="host/launch_bound",

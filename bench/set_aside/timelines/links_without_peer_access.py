@@ -1,7 +1,7 @@
 """Four tensor-parallel devices exchange at 12 GB/s, as with peer access off; the twin has 300 GB/s."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, ParallelSizes
+from tests.support.traces.jobspec import JobSpec, ParallelSizes
 
 LABEL = Label(
     cause="communication/slow_links",

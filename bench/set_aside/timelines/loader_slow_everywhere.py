@@ -1,7 +1,7 @@
 """The data loader holds up each step by 9 ms on every rank; in the twin batches are ready."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="input/loader_too_slow",

@@ -1,7 +1,7 @@
 """The loader of rank 5 alone takes 7 ms longer in each step and the others wait in the all-reduce; the twin has equal loaders."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="input/loader_of_one_rank",

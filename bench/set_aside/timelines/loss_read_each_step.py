@@ -1,7 +1,7 @@
 """loss.item() ends each step and the host cannot work ahead, so the loader's 4 ms are seen; the twin reads no value."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="host/sync_each_step",

@@ -1,7 +1,7 @@
 """Gradients go in 128 tiny all-reduces that pay latency each; the twin sends the same bytes in eight."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="communication/tiny_buckets",

@@ -1,7 +1,7 @@
 """Nodes exchange gradients at 5 GB/s, as over sockets instead of InfiniBand; the twin has 40 GB/s."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="communication/slow_network",

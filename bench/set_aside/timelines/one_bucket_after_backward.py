@@ -1,7 +1,7 @@
 """All gradients go in one all-reduce that begins only after the backward pass; the twin sends eight buckets during it."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="communication/all_reduce_after_backward",

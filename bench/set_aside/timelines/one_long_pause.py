@@ -1,7 +1,7 @@
 """Rank 6 stops in Python for 25 ms in one of eight steps; the twin does not stop."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="host/pause_in_one_step",

@@ -1,7 +1,7 @@
 """All eight hosts' processes of the second node are slow between loader and forward pass; the twin has two equal nodes."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="machine/slow_node",

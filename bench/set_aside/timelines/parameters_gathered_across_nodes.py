@@ -1,7 +1,7 @@
 """Sharded parameters are gathered over the network, slower than layers compute; in the twin the 16 devices share fast links."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="communication/exposed_gathers",

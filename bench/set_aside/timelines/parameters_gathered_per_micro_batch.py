@@ -1,7 +1,7 @@
 """Sharded parameters are gathered and gradients scattered in each of eight micro-batches; the twin runs one large batch."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="communication/regathered_parameters",

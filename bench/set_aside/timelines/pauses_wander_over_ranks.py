@@ -1,7 +1,7 @@
 """In each step another rank's Python pauses for 6 ms, as automatic garbage collection makes it; the twin has no pauses."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="host/garbage_collection",

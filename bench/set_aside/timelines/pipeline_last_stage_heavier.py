@@ -1,7 +1,7 @@
 """The last pipeline stage also holds the large head and takes 60 % longer; the twin has equal stages."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, ParallelSizes, Straggler
+from tests.support.traces.jobspec import JobSpec, ParallelSizes, Straggler
 
 LABEL = Label(
     cause="communication/unequal_stages",

@@ -1,7 +1,7 @@
 """Pipeline stages on four nodes send activations at 2 GB/s, longer than a micro-batch computes; the twin has 40 GB/s."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, ParallelSizes
+from tests.support.traces.jobspec import JobSpec, ParallelSizes
 
 LABEL = Label(
     cause="communication/slow_point_to_point",

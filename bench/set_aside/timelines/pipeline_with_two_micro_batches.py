@@ -1,7 +1,7 @@
 """A pipeline of four stages runs two micro-batches and mostly waits; the twin runs sixteen."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, ParallelSizes
+from tests.support.traces.jobspec import JobSpec, ParallelSizes
 
 LABEL = Label(
     cause="communication/pipeline_bubble",

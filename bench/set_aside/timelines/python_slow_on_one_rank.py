@@ -1,7 +1,7 @@
 """Python of rank 0 pauses 5 ms before each forward pass, for it alone writes logs; the twin does not pause."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="host/one_rank_does_more",

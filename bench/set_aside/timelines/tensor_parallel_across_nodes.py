@@ -1,7 +1,7 @@
 """A tensor-parallel group of 16 spans two nodes; the twin keeps groups of eight inside a node and two data-parallel copies."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, ParallelSizes
+from tests.support.traces.jobspec import JobSpec, ParallelSizes
 
 LABEL = Label(
     cause="communication/tensor_parallel_spans_nodes",

@@ -1,7 +1,7 @@
 """From the fifth step on the device of rank 2 is half as fast, as when it overheats; the twin stays cool."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="machine/throttling",

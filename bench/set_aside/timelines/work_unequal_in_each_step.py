@@ -1,7 +1,7 @@
 """Texts differ in length, and in each step some other rank has the longest to compute; the twin has equal work."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="input/imbalanced_by_length",

@@ -1,7 +1,7 @@
 """The device of rank 19 takes a third longer for its kernels and 31 ranks wait for it; the twin has equal devices."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="machine/slow_device",

@@ -1,8 +1,8 @@
 """Two nodes reduce their gradients by hand after the backward pass; the twin reduces them during it. Sixteen ranks."""
 
 from bench.label import Label
-from redline.testing.faults import Faults
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.faults import Faults
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="communication/all_reduce_after_backward",

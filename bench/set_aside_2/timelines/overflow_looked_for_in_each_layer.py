@@ -1,8 +1,8 @@
 """Each layer asks the device whether its output is finite and the host waits; the twin does not ask. Four ranks."""
 
 from bench.label import Label
-from redline.testing.faults import Faults
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.faults import Faults
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(cause="host/sync_each_step", says=("item", "sync", "wait", "copy"), ranks=4, style="gpu")
 

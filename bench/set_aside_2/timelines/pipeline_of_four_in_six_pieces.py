@@ -1,7 +1,7 @@
 """Four stages share six micro-batches and wait a third of the time; the twin has a hundred. Eight ranks."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, ParallelSizes
+from tests.support.traces.jobspec import JobSpec, ParallelSizes
 
 LABEL = Label(
     cause="communication/pipeline_bubble",

@@ -1,7 +1,7 @@
 """Hooks make each operator cost the host five times as much and two devices wait; the twin has no hooks."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="host/launch_bound", says=("launch", "host", "CUDA graph", "compile", "Python"), ranks=2, style="gpu"

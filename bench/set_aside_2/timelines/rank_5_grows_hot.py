@@ -1,7 +1,7 @@
 """Of eight devices that of rank 5 gets slower from step to step, as if it heats up; in the twin all stay cool."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="machine/throttling",

@@ -1,7 +1,7 @@
 """Python of rank 6 pauses before every third step and seven ranks wait for it; nobody pauses in the twin."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec, Straggler
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 LABEL = Label(
     cause="host/slow_host_of_one_rank",

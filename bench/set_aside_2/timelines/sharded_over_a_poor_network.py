@@ -1,7 +1,7 @@
 """Sixteen ranks of two nodes gather parameters through a network a tenth as fast as that of the twin."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="communication/slow_network", says=("network", "bandwidth", "slow", "GB/s", "link"), ranks=16, style="gpu"

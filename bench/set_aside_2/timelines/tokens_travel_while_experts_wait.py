@@ -1,7 +1,7 @@
 """Experts of eight ranks wait for each exchange of tokens; in the twin other tokens are computed meanwhile."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(
     cause="communication/exposed_all_to_all",

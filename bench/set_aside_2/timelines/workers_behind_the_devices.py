@@ -1,7 +1,7 @@
 """Loader workers need longer for a batch than sixteen devices for a step; in the twin the batch is there in time."""
 
 from bench.label import Label
-from redline.testing.jobspec import JobSpec
+from tests.support.traces.jobspec import JobSpec
 
 LABEL = Label(cause="input/loader_too_slow", says=("loader", "input", "worker", "batch"), ranks=16, style="gpu")
 

@@ -91,7 +91,8 @@ def read_whole(path: Path, most_bytes: int, what: str) -> bytes:
     """The content of an ordinary file; InputError where it cannot be had, or is too large to be `what`."""
     try:
         with os.fdopen(open_ordinary(path), "rb") as file:
-            data = file.read(most_bytes + 1) or b""  # None where one would have to wait, as for /proc/kmsg
+            size = max(os.fstat(file.fileno()).st_size, 1 << 20)  # a read makes room for all that it is asked for
+            data = file.read(min(size, most_bytes) + 1) or b""  # None where one would have to wait, as for /proc/kmsg
     except OSError as error:
         raise InputError(f"cannot read {path} as {what}: {error.strerror or error}; check its name") from error
     if len(data) > most_bytes:

@@ -1,133 +1,27 @@
-"""Arguments that several verbs take, and what they mean."""
+"""Options that several verbs take, and what they mean."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from redline.cli.options import Once, Options, flag, value, words
+from redline.cli.output import deliver, for_stdout, remark
+from redline.cli.values import positive, regex
 from redline.errors import UsageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
-    from redline.ranks.read_files import JobOptions
-
+    from redline.job.find_files import TraceFiles
+    from redline.job.read_files import JobOptions
+    from redline.report.redaction.redactor import Redactor
 
 LANGUAGES = ("en", "zh")
 EXECUTORS = ("pool", "ray")
-
-
-def positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
-    return int(text)
-
-
-def regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from error
-    return text
-
-
-def size_bytes(text: str) -> int:
-    from redline.units import parse_bytes
-
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def add_reading(parser: argparse.ArgumentParser, what: str = "a trace") -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help=f"{what}, an archive, a folder or a glob pattern")
-    parser.add_argument("--strict", action="store_true", help="fail on damaged traces instead of repairing them")
-    parser.add_argument(
-        "--jobs",
-        type=positive,
-        metavar="N",
-        help="reader processes (default: one per core; one for little data)",
-    )
-    parser.add_argument("--no-cache", action="store_true", help="read the traces again, even if nothing changed")
-
-
-def add_executor(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--executor",
-        choices=EXECUTORS,
-        metavar="NAME",
-        help="what reads the files: pool, processes of this machine (default), or ray",
-    )
-    parser.add_argument(
-        "--address",
-        metavar="ADDRESS",
-        help="of a Ray cluster that runs (default: $RAY_ADDRESS, or Ray is started on this machine)",
-    )
-
-
-def add_step(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--step-regex",
-        type=regex,
-        metavar="RE",
-        help="regular expression for regions, operators or Python calls that are the steps",
-    )
-
-
-def add_machine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--machine",
-        metavar="NAME|FILE",
-        help="peaks to use: a record of `redline hardware`, or a profile (default: by the device's name)",
-    )
-
-
-class Once(argparse.Action):
-    """Refuses a second file, which would silently replace the first."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        if getattr(namespace, self.dest) is not None:
-            parser.error(f"{option_string} was given twice; this verb writes one file at a time")
-        setattr(namespace, self.dest, values)
-
-
-def add_one_output(parser: argparse.ArgumentParser) -> None:
-    """A file instead of stdout."""
-    what = "write to FILE; the extension sets the format"
-    parser.add_argument("-o", "--output", metavar="FILE", action=Once, help=what)
-    parser.add_argument("--force", action="store_true", help="replace FILE even if it is not a Redline report")
-
-
-def add_output(parser: argparse.ArgumentParser, verbose: str) -> None:
-    add_one_output(parser)
-    add_loudness(parser, verbose)
-
-
-def add_loudness(parser: argparse.ArgumentParser, verbose: str) -> None:
-    loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
-    loudness.add_argument("-v", "--verbose", action="store_true", help=verbose)
-
-
-def add_language(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--lang",
-        type=_short_language,
-        choices=LANGUAGES,
-        metavar="LANG",
-        help="en or zh (default: $REDLINE_LANG, or en)",
-    )
+FORMATS = {".csv": "csv", ".html": "html", ".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
 
 
 def _short_language(name: str) -> str:
@@ -135,19 +29,135 @@ def _short_language(name: str) -> str:
     return re.split(r"[-_.]", name.lower(), maxsplit=1)[0] or name
 
 
-def language(options: argparse.Namespace) -> str:
+class Reading(Options):
+    """Reading files"""
+
+    paths: tuple[str, ...] = words("PATH", "a trace, an archive, a folder or a glob pattern")
+    strict: bool = flag("fail on damaged traces instead of repairing them")
+    jobs: int | None = value("N", "reader processes (default: one per core; one for little data)", read=positive)
+    no_cache: bool = flag("read the traces again, even if nothing changed")
+
+
+class Executor(Options):
+    """Reading files"""
+
+    executor: str | None = value(
+        "NAME", "what reads the files: pool, processes of this machine (default), or ray", choices=EXECUTORS
+    )
+    address: str | None = value(
+        "ADDRESS", "address of a running Ray cluster (default: $RAY_ADDRESS, or Ray is started on this machine)"
+    )
+
+
+class Stepping(Options):
+    """Reading files"""
+
+    step_regex: str | None = value(
+        "RE", "regular expression for regions, operators or Python calls that are the steps", read=regex
+    )
+
+
+class Machine(Options):
+    """Reading files"""
+
+    machine: str | None = value(
+        "NAME|FILE", "peaks to use: a record of `redline hardware`, or a profile (default: by the device's name)"
+    )
+
+
+class Redacting(Options):
+    """Output"""
+
+    redact: bool = flag("remove hosts, users, folders, names of traces and secrets, and report what was removed")
+
+
+class Speaking(Options):
+    """Output"""
+
+    lang: str | None = value(
+        "LANG", "en or zh (default: $REDLINE_LANG, or en)", read=_short_language, choices=LANGUAGES
+    )
+
+
+class Quiet(Options):
+    """Output"""
+
+    quiet: bool = flag("no progress and no remarks", "-q", either="loudness")
+
+
+class Loudness(Quiet):
+    """Output"""
+
+    verbose: bool = flag("tracebacks for files that Redline fails on", "-v", either="loudness")
+
+
+class OneFile(Options):
+    """Output"""
+
+    output: str | None = value("FILE", "write to FILE; the extension sets the format", "-o", action=Once)
+    force: bool = flag("replace FILE even if it is not a Redline report")
+
+
+class TextOrJson(OneFile):
+    """Output"""
+
+    json: bool = flag("print JSON instead of text")
+
+    @property
+    def wants_json(self) -> bool:
+        return self.json or str(self.output or "").endswith(".json")
+
+
+def formats(*forms: str) -> Any:
+    """The option `--format`: each form by its name, with what there is to say of it."""
+    names = [form.partition(" ")[0] for form in forms]
+    told = f"{', '.join(forms)} (default: by the extension of FILE, else text)"
+    return value("FORMAT", told, choices=sorted(names), also={"--json": "json"})
+
+
+class Deliverable(OneFile, Quiet, Speaking):
+    """Output"""
+
+    @property
+    def form(self) -> str:
+        """By the extension of the file that is written, else text."""
+        from pathlib import Path
+
+        return FORMATS.get(Path(self.output or "").suffix, "text")
+
+
+class Report(Deliverable, Loudness):
+    """Output"""
+
+    format: str | None = formats("text", "html", "md", "json", "csv")
+
+    @property
+    def form(self) -> str:
+        return self.format or super().form
+
+
+def language(options: Options) -> str:
     """The one that was asked for; what the locale says is not, as programs read the output."""
-    chosen = _short_language(str(options.lang or os.environ.get("REDLINE_LANG") or LANGUAGES[0]))
+    asked = getattr(options, "lang", None)
+    chosen = _short_language(str(asked or os.environ.get("REDLINE_LANG") or LANGUAGES[0]))
     if chosen not in LANGUAGES:
         raise UsageError(f"REDLINE_LANG is {chosen!r}; it can be {' or '.join(LANGUAGES)}")
     return chosen
 
 
-def format_of(options: argparse.Namespace, formats: Mapping[str, str]) -> str:
-    """The one that was asked for, else by the extension of the file that is written, else text."""
-    from pathlib import Path
+def deliver_report(options: Deliverable, render: Callable[[str], str]) -> None:
+    """The text of a form, in the language that was asked for, to where it goes."""
+    from redline.report.language import speaking
 
-    return str(options.format or formats.get(Path(options.output or "").suffix, "text"))
+    form = options.form
+    with speaking(language(options)), for_stdout(options.output if form == "text" else form):
+        text = render(form)
+    deliver(text, options.output, force=options.force)
+
+
+def refuse_unprintable_page(options: Report) -> None:
+    if options.form == "html" and options.output is None:
+        raise UsageError(f"{options.verb}: an HTML report is 2 MB of text; give it a file, such as -o report.html")
 
 
 def refuse_unknown_format(verb: str, output: str | None, endings: Sequence[str] = (".json", ".txt")) -> None:
@@ -165,8 +175,9 @@ def refuse_other_endings(verb: str, outputs: Sequence[str], endings: Sequence[st
             raise UsageError(f"{verb}: {output}: {verb} writes {known}; give the file such a name")
 
 
-def job_options(options: argparse.Namespace) -> JobOptions:
-    from redline.ranks.read_files import JobOptions
+def job_options(options: Any) -> JobOptions:
+    """How the files of a job are read, by those of the options above that a verb has."""
+    from redline.job.read_files import JobOptions
     from redline.trace.cache import cache_folder
     from redline.trace.entries import why_unusable
     from redline.trace.reader import ReadOptions
@@ -174,20 +185,34 @@ def job_options(options: argparse.Namespace) -> JobOptions:
     folder = None if options.no_cache or options.quiet else cache_folder()
     if folder is not None and (why := why_unusable(folder)):
         _remark_once(f"the cache is not used: {why}")
-    reading = ReadOptions(step_regex=getattr(options, "step_regex", None), strict=options.strict)
-    model = getattr(options, "model", None)
     return JobOptions(
-        reading=reading,
+        reading=ReadOptions(step_regex=getattr(options, "step_regex", None), strict=options.strict),
         jobs=options.jobs,
         executor=getattr(options, "executor", None) or "pool",
         address=getattr(options, "address", None),
         use_cache=not options.no_cache,
-        model=model,
+        model=getattr(options, "model", None),
     )
 
 
 @cache
 def _remark_once(text: str) -> None:
-    from redline.cli.output import remark
-
     remark(text)
+
+
+def redacting(options: Any, run: Callable[[Any, TraceFiles, Redactor | None], int], *, digests: bool) -> int:
+    """Run a verb on the files that were named, with a redactor where one was asked for: then its errors are clean too.
+
+    `digests` says whether the verb takes digests as well as traces.
+    """
+    from redline.job.find_files import TraceFiles
+
+    files = TraceFiles(options.paths, digests=digests)
+    if not options.redact:
+        return run(options, files, None)
+    from redline.report.redaction.redactor import Redactor
+
+    redactor = Redactor()
+    output = [options.output] if options.output else []
+    with redactor.in_errors(lambda: [*options.paths, *output, *map(str, files.found)]):
+        return run(options, files, redactor)

@@ -4,79 +4,75 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING, Any
 
-from redline.cli.arguments import add_language, language, refuse_other_endings, refuse_unknown_format
+from redline.cli.arguments import Quiet, Speaking, language, refuse_other_endings, refuse_unknown_format
+from redline.cli.options import Verb, flag, value, values
 from redline.cli.output import deliver, for_stdout, point_to, quoted, remark, show, speaks_unicode
 from redline.cli.show_progress import progress
 from redline.errors import UsageError
 from redline.progress import silent
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from redline.probes.budget import Budget
+    from redline.calibration.budget import Budget
     from redline.verbs.calibrate import Calibrated
 
-USAGE = "redline calibrate [options] [options of torchrun]\n       redline calibrate --compare A.json B.json [options]"
-DESCRIPTION = """\
-Measure what this machine can do, in a few minutes, and write a profile that `redline diagnose --machine` takes. With
-options of torchrun (--nproc-per-node, --nnodes, --rdzv-..., ...) collectives between the started processes are
-measured too, and slow ranks and slow links are named. Needs torch and an otherwise idle machine.
-"""
 PROFILE = "machine.json"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = USAGE
-    parser.description = DESCRIPTION
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help=f"the profile (.json; default: {PROFILE}), the page (.html) or the text (.txt); may be repeated",
-    )
-    parser.add_argument("--force", action="store_true", help="replace files even if they are not Redline reports")
-    parser.add_argument(
-        "--quick", action="store_true", help="about half a minute of CPU time: fewer repetitions, shapes and sizes"
-    )
-    parser.add_argument(
-        "--budget",
-        type=_seconds,
-        metavar="SECONDS",
-        help="wall-time limit; the most important measurements run first (default: 300; with --quick 90)",
-    )
-    parser.add_argument(
-        "--only",
-        metavar="FAMILIES",
-        help="which measurements: compute,memory,overhead,roofline,collectives (default: all)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-    parser.add_argument(
-        "--fail-if-slow", action="store_true", help="exit with 1 if a rank or a link is slow, or a result is wrong"
-    )
-    parser.add_argument(
-        "--show", action="store_true", help="show on a few numbers what each collective does; measure nothing"
-    )
-    parser.add_argument(
-        "--compare", nargs=2, metavar="PROFILE", help="compare two profiles figure by figure; measure nothing"
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress and no remarks")
-    add_language(parser)
+def _seconds(text: str) -> float:
+    try:
+        value = float(text.removesuffix("s"))
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
+    return value
 
 
-def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """Options of torchrun are handed on to it."""
-    from redline.launch.outside.command import split_options
+class CalibrateOptions(Quiet, Speaking):
+    """Measure what this machine can do, for diagnose and plan, and as a health check."""
 
-    ours, torchrun = split_options(words)
-    return parser.parse_args(ours, argparse.Namespace(torchrun=torchrun))
+    verb = "calibrate"
+    usage = "[options] [options of torchrun] | --compare A.json B.json [options]"
+    about = """
+        Measure what this machine can do, in a few minutes, and write a profile that `redline diagnose --machine` takes.
+        With options of torchrun (--nproc-per-node, --nnodes, --rdzv-..., ...) collectives between the started processes
+        are measured too, and slow ranks and slow links are named. Needs torch and an otherwise idle machine."""
+    example = "redline calibrate --nproc-per-node 8 --fail-if-slow -o machine.json -o machine.html"
+    torchrun: tuple[str, ...] = ()
+    quick: bool = flag("about half a minute of CPU time: fewer repetitions, shapes and sizes")
+    budget: float | None = value(
+        "SECONDS",
+        "wall-time limit; the most important measurements run first (default: 300; with --quick 90)",
+        read=_seconds,
+    )
+    only: str | None = value(
+        "FAMILIES", "which measurements: compute,memory,overhead,roofline,collectives (default: all)"
+    )
+    fail_if_slow: bool = flag("exit with 1 if a rank or a link is slow, or a result is wrong")
+    show: bool = flag("show on a few numbers what each collective does; measure nothing")
+    compare: tuple[str, ...] = value(
+        "PROFILE", "compare two profiles figure by figure; measure nothing", default=(), nargs=2
+    )
+    output: tuple[str, ...] = values(
+        "FILE", f"the profile (.json; default: {PROFILE}), the page (.html) or the text (.txt); may be repeated", "-o"
+    )
+    json: bool = flag("print JSON instead of text")
+    force: bool = flag("replace files even if they are not Redline reports")
+
+    @classmethod
+    def split(cls, words: list[str]) -> tuple[list[str], dict[str, Any]]:
+        """Options of torchrun are handed on to it."""
+        from redline.capture.supervisor.command import split_options
+
+        ours, torchrun = split_options(words)
+        return ours, {"torchrun": tuple(torchrun)}
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: CalibrateOptions) -> int:
     spoken = language(options)
     if options.compare:
         return _compare(options, spoken)
@@ -88,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def _calibrate(options: argparse.Namespace, spoken: str) -> int:
+def _calibrate(options: CalibrateOptions, spoken: str) -> int:
     from redline.verbs.calibrate import budget_of
 
     profiles = [name for name in options.output if name.endswith(".json")]
@@ -118,7 +114,7 @@ def _calibrate(options: argparse.Namespace, spoken: str) -> int:
     return 1 if options.fail_if_slow and not result.is_healthy else 0
 
 
-def _measured(options: argparse.Namespace, output: str, budget: Budget) -> Calibrated | None:
+def _measured(options: CalibrateOptions, output: str, budget: Budget) -> Calibrated | None:
     """Written before anything else can be asked for: whoever interrupts now still has it."""
     from redline.verbs.calibrate import calibrate
 
@@ -136,21 +132,11 @@ def _measured(options: argparse.Namespace, output: str, budget: Budget) -> Calib
     return calibrated
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text.removesuffix("s"))
-    except ValueError:
-        value = 0.0
-    if not 1 <= value <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
-    return value
-
-
-def _families(options: argparse.Namespace) -> list[str] | None:
+def _families(options: CalibrateOptions) -> list[str] | None:
     return None if options.only is None else [part.strip() for part in options.only.split(",") if part.strip()]
 
 
-def _refuse_early(output: str, profiles: Sequence[str], options: argparse.Namespace) -> None:
+def _refuse_early(output: str, profiles: Sequence[str], options: CalibrateOptions) -> None:
     """What would fail after minutes of measuring fails before."""
     from redline.artifacts import refuse_unless_writable
     from redline.storage import path_of
@@ -174,7 +160,7 @@ def _tell_lines(quiet: bool, *, once: bool) -> Callable[[str], None]:
     return tell
 
 
-def _print(calibrated: Calibrated, output: str, options: argparse.Namespace, spoken: str) -> None:
+def _print(calibrated: Calibrated, output: str, options: CalibrateOptions, spoken: str) -> None:
     from redline.storage import path_of
 
     if options.json:
@@ -185,22 +171,24 @@ def _print(calibrated: Calibrated, output: str, options: argparse.Namespace, spo
 
 
 def _text(calibrated: Calibrated, spoken: str, *, unicode: bool) -> str:
-    from redline.report.calibrate import text as calibrate_text
+    from redline.report.calibrate.calibration_report import document_of
     from redline.report.language import speaking
+    from redline.report.terminal import text_of
 
     with speaking(spoken):
-        return calibrate_text.render(calibrated.calibration, calibrated.machine, unicode=unicode)
+        return text_of(document_of(calibrated.calibration, calibrated.machine), unicode=unicode)
 
 
 def _page(calibrated: Calibrated, spoken: str) -> str:
-    from redline.report.html.calibrate import page as calibrate_page
+    from redline.report.calibrate.calibration_report import page_of
+    from redline.report.html.frame import page_text
     from redline.report.language import speaking
 
     with speaking(spoken):
-        return calibrate_page.render(calibrated.calibration, calibrated.machine)
+        return page_text(page_of(calibrated.calibration, calibrated.machine))
 
 
-def _point_onwards(output: str, options: argparse.Namespace) -> None:
+def _point_onwards(output: str, options: CalibrateOptions) -> None:
     for name in options.output:
         if name.endswith(".html"):
             point_to(f"open {quoted([name])} in a browser")
@@ -210,9 +198,8 @@ def _point_onwards(output: str, options: argparse.Namespace) -> None:
 # --- without measuring ------------------------------------------------------------------------------------------------
 
 
-def _compare(options: argparse.Namespace, spoken: str) -> int:
-    from redline.report.calibrate import compare_json as calibrate_compare_json
-    from redline.report.calibrate import compare_text as calibrate_compare_text
+def _compare(options: CalibrateOptions, spoken: str) -> int:
+    from redline.report.calibrate.profile_comparison import ProfileComparison
     from redline.report.language import speaking
     from redline.verbs.calibrate import compare, load_calibrated
 
@@ -222,18 +209,16 @@ def _compare(options: argparse.Namespace, spoken: str) -> int:
     output = options.output[0] if options.output else None
     refuse_unknown_format("calibrate --compare", output)
     first, second = map(load_calibrated, options.compare)
-    comparison = compare(first, second)
-    if options.json or str(output or "").endswith(".json"):
-        text = calibrate_compare_json.render(comparison, synthetic=first.machine.synthetic or second.machine.synthetic)
-    else:
-        with speaking(spoken), for_stdout(output):
-            unicode = output is not None or speaks_unicode()
-            text = calibrate_compare_text.render(comparison, unicode=unicode)
+    synthetic = first.machine.synthetic or second.machine.synthetic
+    result = ProfileComparison(comparison=compare(first, second), synthetic=synthetic)
+    form = "json" if options.json or str(output or "").endswith(".json") else "text"
+    with speaking(spoken), for_stdout(output):
+        text = result.rendered(form, unicode=output is not None or speaks_unicode())
     deliver(text, output, force=options.force)
     return 0
 
 
-def _show(options: argparse.Namespace, spoken: str) -> int:
+def _show(options: CalibrateOptions, spoken: str) -> int:
     _refuse("--show measures nothing", options, ("quick", "budget", "only", "fail_if_slow", "json", "output"))
     if not options.torchrun:
         raise UsageError("calibrate: --show needs processes; say how many, such as --show --nproc-per-node 4")
@@ -248,8 +233,11 @@ def _show(options: argparse.Namespace, spoken: str) -> int:
     return 0
 
 
-def _refuse(why: str, options: argparse.Namespace, names: Sequence[str]) -> None:
+def _refuse(why: str, options: CalibrateOptions, names: Sequence[str]) -> None:
     for name in names:
         if getattr(options, name):
             given = "the options of torchrun" if name == "torchrun" else f"--{name.replace('_', '-')}"
             raise UsageError(f"calibrate: {why}, so it does not go with {given}")
+
+
+VERB = Verb(CalibrateOptions, run)

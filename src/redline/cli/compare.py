@@ -1,86 +1,117 @@
-"""`redline compare` on the command line."""
+"""`redline compare` on the command line: recordings, programs in turns, profiles of machines, trials that were kept."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 from redline.cli.arguments import (
-    add_language,
-    add_machine,
-    add_output,
-    format_of,
+    FORMATS,
+    Redacting,
+    Report,
+    deliver_report,
+    formats,
     job_options,
     language,
-    positive,
     refuse_unknown_format,
+    refuse_unprintable_page,
 )
-from redline.cli.compare_kept import kept_in, run_kept
-from redline.cli.compare_profiles import are_profiles, run_profiles
-from redline.cli.compare_programs import FORMATS, add_trial_arguments, run_trial
-from redline.cli.output import deliver, for_stdout, point_to, quoted, remark
-from redline.cli.redacting import add_redact
+from redline.cli.options import Options, Verb, flag, value, values, words
+from redline.cli.output import code_of_read, point_to, quoted, remark, speaks_unicode
 from redline.cli.show_progress import progress
+from redline.cli.values import positive
 from redline.errors import UsageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from redline.report.compare.compare_result import CompareResult
     from redline.report.redaction.redactor import Redactor
+    from redline.report.trial.trial_report import TrialReport
     from redline.trials.limits import DifferenceLimit
+    from redline.trials.trial_pairs import TrialOptions
 
 EXIT_CROSSED = 1
+_DEFAULT_MINUTES = 30
+_OF_RECORDINGS = ("against", "save_as", "machine", "fail_on", "redact")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths",
-        nargs="*",
-        metavar="RECORDING",
-        help="BEFORE and AFTER: each a run folder, a trace, a digest, a plan (its .json.gz), or a folder of them; or "
+class Programs(Options):
+    """Programs, timed in turns"""
+
+    a: str | None = value("CMD", "the program before the change, as one word: --a 'python train.py'")
+    b: str | None = value("CMD", "the program after it")
+    levers: tuple[str, ...] = values(
+        "LEVER",
+        "try this change on the command after `--`, such as fused or workers=4 (docs/reference/levers.md), or "
+        "all of a tuned.toml of `redline tune`",
+        "--with",
+    )
+    pairs: int | None = value("N", "pairs at most (default: 60)", read=positive)
+    steps: int | None = value("N", "steps of each process, where processes are timed (default: 30)", read=positive)
+    max_time: int = value(
+        "MINUTES", f"time at most (default: {_DEFAULT_MINUTES})", default=_DEFAULT_MINUTES, read=positive
+    )
+    allow_writes: bool = flag("allow the programs to modify your files, each time that they run")
+    numbers: bool = flag("also check that the numbers are still right")
+    numbers_only: bool = flag("check the numbers, and time nothing")
+    claims: str | None = value(
+        "CLASS",
+        "what the change may do to the numbers: bitwise, reassociation (the same sums in another order) or "
+        "'lower precision' (default: as the lever says, at least reassociation)",
+        choices=("bitwise", "reassociation", "lower precision"),
+    )
+    seed: int | None = value("N", "seed for the A/B order (default: any)", read=positive)
+
+
+class Recordings(Options):
+    """Recordings"""
+
+    against: str | None = value("NAME", "compare with the baseline NAME; then give AFTER alone")
+    save_as: str | None = value("NAME", "keep AFTER as the baseline NAME, at most 32 KB per rank")
+    baselines: str | None = value("FOLDER", "where baselines are kept (default: redline-baselines)")
+    machine: str | None = value(
+        "NAME|FILE", "peaks to use: a record of `redline hardware`, or a profile (default: by the device's name)"
+    )
+    strict: bool = flag("fail on damaged traces instead of repairing them")
+    jobs: int | None = value("N", "reader processes (default: one per core)", read=positive)
+    no_cache: bool = flag("read the traces again, even if nothing changed")
+
+
+class CompareOptions(Recordings, Programs, Report, Redacting):
+    """Say whether a change helped: two recordings, two programs in turns, or a lever."""
+
+    verb = "compare"
+    usage = "[options] RECORDING ... | --a CMD --b CMD | --with LEVER -- COMMAND"
+    example = "redline compare --with fused -- train.py --its-own args"
+    paths: tuple[str, ...] = words(
+        "RECORDING",
+        "BEFORE and AFTER: each a run folder, a trace, a digest, a plan (its .json.gz), or a folder of them; or "
         "two profiles of `redline calibrate`; or a trial that was kept, or the folder of `redline tune`",
+        nargs="*",
     )
-    add_trial_arguments(parser)
-    parser.add_argument("--against", metavar="NAME", help="compare with the baseline NAME; then give AFTER alone")
-    parser.add_argument("--save-as", metavar="NAME", help="keep AFTER as the baseline NAME, at most 32 KB per rank")
-    parser.add_argument("--baselines", metavar="FOLDER", help="where baselines are kept (default: redline-baselines)")
-    add_machine(parser)
-    parser.add_argument("--strict", action="store_true", help="fail on damaged traces instead of repairing them")
-    parser.add_argument("--jobs", type=positive, metavar="N", help="reader processes (default: one per core)")
-    parser.add_argument("--no-cache", action="store_true", help="read the traces again, even if nothing changed")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    form.add_argument(
-        "--format",
-        choices=sorted(FORMATS.values()),
-        metavar="FORMAT",
-        help="text, html, md for a pull request, json, or csv for the accounts (default: text)",
+    program: tuple[str, ...] = ()
+    format: str | None = formats("text", "html", "md for a pull request", "json", "csv for the accounts")
+    fail_on: tuple[str, ...] = values(
+        "LIMIT", "exit with 1 if this is met, such as 'slower>3%' or 'host>5%' (an account grew by so much of the step)"
     )
-    parser.add_argument(
-        "--fail-on",
-        action="append",
-        metavar="LIMIT",
-        help="exit with 1 if this is met, such as 'slower>3%%' or 'host>5%%' (an account grew by so much of the step)",
-    )
-    add_redact(parser)
-    add_language(parser)
-    add_output(parser, verbose="all operators, collectives and ranks")
+    verbose: bool = flag("all operators, collectives and ranks", "-v", either="loudness")
+
+    @classmethod
+    def split(cls, words: list[str]) -> tuple[list[str], dict[str, Any]]:
+        """What follows `--` is a program with options of its own, where a lever is tried on one."""
+        at = words.index("--") if "--" in words else len(words)
+        return words[:at], {"program": tuple(words[at + 1 :])}
 
 
-def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """What follows `--` is a program with options of its own, where a lever is tried on one."""
-    at = words.index("--") if "--" in words else len(words)
-    options = parser.parse_intermixed_args(words[:at])
-    options.program = words[at + 1 :]
-    if not options.levers:
-        options.paths += options.program
-        options.program = []
-    return options
-
-
-def run(options: argparse.Namespace) -> int:
+def run(options: CompareOptions) -> int:
     refuse_unknown_format("compare", options.output, tuple(FORMATS))
+    if not options.levers:  # then what follows `--` are recordings too
+        options = replace(options, paths=(*options.paths, *options.program), program=())
     if options.a or options.b or options.levers or options.numbers or options.numbers_only:
-        return run_trial(options)
+        return _run_trial(options)
     if not options.redact:
         return _run(options, None)
     from redline.report.redaction.redactor import Redactor
@@ -90,17 +121,21 @@ def run(options: argparse.Namespace) -> int:
         return _run(options, redactor)
 
 
-def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
+# --- recordings -------------------------------------------------------------------------------------------------------
+
+
+def _run(options: CompareOptions, redactor: Redactor | None) -> int:
     from redline.trials import limits
     from redline.verbs.compare import BASELINES, save_baseline
+    from redline.verbs.compare_programs import trial_files
+    from redline.verbs.recording_kind import is_profile
 
-    set_limits = [limits.parse(text) for text in options.fail_on or ()]
-    if format_of(options, FORMATS) == "html" and options.output is None:
-        raise UsageError("compare: an HTML report is 2 MB of text; give it a file, such as -o report.html")
-    if are_profiles(options.paths):
-        return run_profiles(options)
-    if trials := kept_in(options.paths):
-        return run_kept(options, trials)
+    set_limits = [limits.parse(text) for text in options.fail_on]
+    refuse_unprintable_page(options)
+    if len(options.paths) == 2 and all(map(is_profile, options.paths)):
+        return _run_profiles(options)
+    if len(options.paths) == 1 and (trials := trial_files(options.paths[0])):
+        return _run_kept(options, trials)
     folder = options.baselines or BASELINES
     if len(options.paths) == 1 and options.save_as and not options.against:
         kept = save_baseline(options.save_as, options.paths, folder, force=options.force, redactor=redactor)
@@ -111,32 +146,30 @@ def _run(options: argparse.Namespace, redactor: Redactor | None) -> int:
     result = _compared(before, after, options, redactor)
     if options.save_as:
         save_baseline(options.save_as, [after], folder, force=options.force, redactor=redactor)
-    if not options.quiet and redactor is None and format_of(options, FORMATS) == "text":
+    if not options.quiet and redactor is None and options.form == "text":
         point_to(f"redline diagnose {quoted([after])}")
-    return _judged(set_limits, result)
+    judged = _judged(set_limits, result)
+    sides = (result.before, result.after)
+    return max(judged, *(code_of_read(len(side.diagnosis.ranks), side.failures) for side in sides))
 
 
-def _compared(before: str, after: str, options: argparse.Namespace, redactor: Redactor | None) -> CompareResult:
+def _compared(before: str, after: str, options: CompareOptions, redactor: Redactor | None) -> CompareResult:
     """Two recordings, compared and shown."""
-    from redline.report.language import speaking
     from redline.report.redaction.redaction_notice import redacted_text
     from redline.verbs.compare import compare
 
-    spoken = language(options)
-    form = format_of(options, FORMATS)
+    language(options)
     with progress(options) as tell:
         result = compare(before, after, machine=options.machine, options=job_options(options), progress=tell)
     if redactor is not None:
         result = result.redacted(redactor)
-    with speaking(spoken), for_stdout(options.output if form == "text" else form):
-        text = result.rendered(form, verbose=options.verbose)
-    deliver(text, options.output, force=options.force)
-    if result.removed is not None and not options.quiet and (form not in ("text", "md") or options.output):
+    deliver_report(options, lambda form: result.rendered(form, verbose=options.verbose))
+    if result.removed is not None and not options.quiet and (options.form not in ("text", "md") or options.output):
         remark(redacted_text(result.removed))
     return result
 
 
-def _recordings(options: argparse.Namespace, folder: str) -> tuple[str, str]:
+def _recordings(options: CompareOptions, folder: str) -> tuple[str, str]:
     from redline.verbs.compare import baseline
 
     if options.against is not None:
@@ -162,3 +195,146 @@ def _judged(set_limits: list[DifferenceLimit], result: CompareResult) -> int:
             remark(outcome.said, "WARNING" if outcome.crossed else "SECONDARY")
         crossed |= outcome.crossed
     return EXIT_CROSSED if crossed else 0
+
+
+# --- profiles and kept trials -----------------------------------------------------------------------------------------
+
+
+def _run_profiles(options: CompareOptions) -> int:
+    from redline.report.calibrate.profile_comparison import ProfileComparison
+    from redline.verbs.calibrate import compare, load_calibrated
+
+    for name in _OF_RECORDINGS:
+        if getattr(options, name):
+            raise UsageError(f"compare: --{name.replace('_', '-')} is for recordings; two profiles were given")
+    first, second = map(load_calibrated, options.paths)
+    result = ProfileComparison(
+        comparison=compare(first, second),
+        synthetic=first.machine.synthetic or second.machine.synthetic,
+        made_by="redline compare",
+    )
+    unicode = options.output is not None or speaks_unicode()
+    deliver_report(options, lambda form: result.rendered(form, unicode=unicode))
+    return 0
+
+
+def _run_kept(options: CompareOptions, files: Sequence[Path]) -> int:
+    """One trial is shown again, those of a search are listed."""
+    from redline.report.trial.sentences import headline
+    from redline.verbs.compare_programs import kept_trial
+
+    reports = [kept_trial(file) for file in files]
+    if len(reports) > 1 and options.form != "text":
+        raise UsageError(f"compare: {options.form} is of one trial; give one file of those in {files[0].parent}")
+
+    def render(form: str) -> str:
+        if len(reports) == 1:
+            if not (reports[0].trial or reports[0].numbers):
+                raise UsageError(f"compare: {files[0]} has neither times nor numbers to be shown; give another trial")
+            return reports[0].rendered(form)
+        lines = (
+            f"{file.name}: {headline(report.trial, report.numbers)}" if report.trial or report.numbers else file.name
+            for file, report in zip(files, reports, strict=True)
+        )
+        return "\n".join([*lines, ""])
+
+    deliver_report(options, render)
+    return 0
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def jobs_end_with_us() -> Iterator[None]:
+    """SIGTERM, as schedulers and `timeout` send it, ends what was started too."""
+    import signal
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    former = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _run_trial(options: CompareOptions) -> int:
+    from redline.trials import limits
+
+    _refuse_mixtures(options)
+    set_limits = [limits.parse(text) for text in options.fail_on]
+    for limit in set_limits:
+        limits.refuse_account(limit)
+    with jobs_end_with_us():
+        report = _report(options)
+    deliver_report(options, report.rendered)
+    return _limited(set_limits, report)
+
+
+def _report(options: CompareOptions) -> TrialReport:
+    """The numbers first, where they are asked for: never while time is measured."""
+    from pathlib import Path
+
+    from redline.report.trial.trial_report import TrialReport
+    from redline.tuning.tuned_file import levers_of
+    from redline.verbs.compare_programs import compare_kept_numbers, compare_numbers, compare_programs
+
+    if options.paths:
+        kept, other = map(Path, options.paths)
+        return compare_kept_numbers(kept, other, claims=options.claims)
+    before, levers = options.a or options.program, levers_of(options.levers)
+    numbers = timed = None
+    if options.numbers or options.numbers_only:
+        numbers = compare_numbers(
+            before, options.b, levers=levers, claims=options.claims, allow_writes=options.allow_writes
+        ).numbers
+    if not options.numbers_only:
+        with progress(options) as tell:
+            trial_options = _trial_options(options)
+            timed = compare_programs(before, options.b, levers=levers, options=trial_options, progress=tell).trial
+    return TrialReport(trial=timed, numbers=numbers)
+
+
+def _trial_options(options: CompareOptions) -> TrialOptions:
+    from redline.trials.trial_pairs import TrialOptions
+
+    given = {"pairs": options.pairs, "steps": options.steps, "seed": options.seed}
+    known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return TrialOptions(max_time_s=60.0 * options.max_time, allow_writes=options.allow_writes, **known)
+
+
+def _refuse_mixtures(options: CompareOptions) -> None:
+    if options.redact:
+        raise UsageError("compare: --redact is for recordings; what is said of programs and numbers is not redacted")
+    if options.numbers_only and not (options.a or options.b or options.levers):
+        if len(options.paths) != 2:
+            raise UsageError("compare: numbers of two programs, or of two folders that `redline run --numbers` wrote")
+        return
+    if options.levers and (options.a or options.b):
+        raise UsageError("compare: give --a and --b, or --with and one command after `--`; not both")
+    if not options.levers and not (options.a and options.b):
+        raise UsageError("compare: two programs are --a 'CMD' and --b 'CMD'")
+    if options.levers and not options.program:
+        raise UsageError("compare: which command? give it after `--`: redline compare --with fused -- train.py")
+    if options.paths:
+        raise UsageError("compare: give recordings, or programs; not both")
+    if options.against or options.save_as:
+        raise UsageError("compare: baselines are recordings; programs are timed in turns")
+    refuse_unprintable_page(options)
+
+
+def _limited(set_limits: list[DifferenceLimit], report: TrialReport) -> int:
+    """Numbers that are not as claimed fail too."""
+    from redline.trials.limits import check_trial
+
+    outcomes = [check_trial(limit, report.trial) for limit in set_limits] if report.trial else []
+    for outcome in outcomes:
+        if outcome.said:
+            remark(outcome.said, "WARNING" if outcome.crossed else "SECONDARY")
+    are_wrong = report.numbers is not None and not report.numbers.holds
+    return EXIT_CROSSED if are_wrong or any(outcome.crossed for outcome in outcomes) else 0
+
+
+VERB = Verb(CompareOptions, run)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from redline.cli.arguments import (
-    add_executor,
-    add_language,
-    add_machine,
-    add_output,
-    add_reading,
-    add_step,
-    format_of,
+    FORMATS,
+    Executor,
+    Machine,
+    Reading,
+    Redacting,
+    Report,
+    Stepping,
+    deliver_report,
+    formats,
     job_options,
     language,
+    redacting,
     refuse_unknown_format,
 )
+from redline.cli.options import Options, Verb, flag, flags, value, values, words
 from redline.cli.output import (
-    deliver,
-    for_stdout,
+    code_of_read,
     point_to,
     quoted,
     remark,
@@ -26,30 +30,20 @@ from redline.cli.output import (
     tell_tracebacks,
     unused,
 )
-from redline.cli.redacting import add_redact, redacting
 from redline.cli.show_progress import progress
-from redline.cli.trace_beside_report import add_with_trace, planned_trace, write_trace
 from redline.errors import UsageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
     from redline.findings.thresholds import Threshold
-    from redline.ranks.find_files import TraceFiles
+    from redline.job.find_files import TraceFiles
     from redline.report.diagnose.diagnose_result import DiagnoseResult
     from redline.report.redaction.redactor import Redactor
 
 
 EXIT_CROSSED = 1
-FORMATS = {  # by the extension of a file
-    ".csv": "csv",
-    ".html": "html",
-    ".json": "json",
-    ".md": "md",
-    ".txt": "text",
-}
 
 # The tables of `diagnose`, each an option; what says how they look is imported when one is asked for.
 TABLES = {
@@ -63,92 +57,80 @@ TABLES = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_reading(parser, "a trace, a digest")
-    add_executor(parser)
-    add_machine(parser)
-    add_step(parser)
-    parser.add_argument(
-        "--model",
-        metavar="NAME|FILE",
-        help="of a serving engine: a model such as qwen3-8b, or its config.json; with the sizes in the labels of steps "
-        "it tells what a step must do, where graphs hide their operators",
-    )
-    for name, summary in TABLES.items():
-        parser.add_argument(
-            f"--{name}", action="append_const", const=name, dest="tables", help=f"add a table of {summary}"
-        )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    form.add_argument(
-        "--format",
-        choices=sorted(FORMATS.values()),
-        metavar="FORMAT",
-        help="text, html, md, json, or csv for one table (default: text)",
-    )
-    parser.add_argument(
-        "--client",
-        metavar="FILE",
-        help="of a server's load: what `vllm bench serve --save-detailed` wrote; adds the network to what requests "
-        "waited for",
-    )
-    parser.add_argument(
-        "--what-if",
-        action="append",
-        metavar="SCENARIO",
-        help="replay the steps with something changed, such as 'kernels(gemm)/2', 'collectives=0', 'loader=0', "
+class Tables(Options):
+    """Tables to add"""
+
+    tables: tuple[str, ...] = flags(TABLES)
+
+
+class Replay(Options):
+    """What a change would gain"""
+
+    what_if: tuple[str, ...] = values(
+        "SCENARIO",
+        "replay the steps with something changed, such as 'kernels(gemm)/2', 'collectives=0', 'loader=0', "
         "'host/2', 'network*2', 'rank 7 like the others', 'remove aten::copy_'; commas combine changes; may repeat",
     )
-    parser.add_argument(
-        "--forecast",
-        action="store_true",
-        help="replay the steps with the cause of each finding gone: what its fix gains, beside its bound",
-    )
-    parser.add_argument(
-        "--save-altered",
-        metavar="FOLDER",
-        help="with one --what-if: save its timelines as traces in a new folder, one per rank, to be diagnosed, merged "
+    forecast: bool = flag("replay the steps with the cause of each finding gone: what its fix gains, beside its bound")
+    save_altered: str | None = value(
+        "FOLDER",
+        "with one --what-if: save its timelines as traces in a new folder, one per rank, to be diagnosed, merged "
         "and compared; they say what they were altered by",
     )
-    add_with_trace(parser)
-    parser.add_argument(
-        "--fail-on",
-        action="append",
-        metavar="LIMIT",
-        help="exit with 1 if this is met, such as 'idle>20%%', 'mfu<40%%', 'step>150ms', RL-H01; may be repeated",
+
+
+class Serving(Options):
+    """Jobs of a serving engine"""
+
+    model: str | None = value(
+        "NAME|FILE",
+        "a model such as qwen3-8b, or its config.json: lets Redline rate CUDA-graph steps from vLLM's labels",
     )
-    add_redact(parser)
-    add_language(parser)
-    add_output(parser, verbose="all findings, full tables, and tracebacks")
+    client: str | None = value(
+        "FILE", "what `vllm bench serve --save-detailed` wrote; adds the network to what requests waited for"
+    )
 
 
-def run(options: argparse.Namespace) -> int:
+class DiagnoseOptions(Tables, Replay, Reading, Executor, Machine, Stepping, Serving, Report, Redacting):
+    """Show where the time went, why, and what to change."""
+
+    verb = "diagnose"
+    example = "redline diagnose redline-runs/train-1 --findings --fail-on 'idle>20%'"
+    paths: tuple[str, ...] = words("PATH", "a trace, a digest, an archive, a folder or a glob pattern")
+    format: str | None = formats("text", "html", "md", "json", "csv for one table")
+    with_trace: bool = flag("write the merged trace next to an HTML report, which links to it")
+    fail_on: tuple[str, ...] = values(
+        "LIMIT", "exit with 1 if this is met, such as 'idle>20%', 'mfu<40%', 'step>150ms', RL-H01; may be repeated"
+    )
+    verbose: bool = flag("all findings, full tables, and tracebacks", "-v", either="loudness")
+
+
+def run(options: DiagnoseOptions) -> int:
     return redacting(options, _run, digests=True)
 
 
-def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | None) -> int:
-    from redline.report.language import speaking
+def _run(options: DiagnoseOptions, files: TraceFiles, redactor: Redactor | None) -> int:
     from redline.report.redaction.redaction_notice import redacted_text
     from redline.verbs.diagnose import diagnose
 
     refuse_unknown_format("diagnose", options.output, tuple(FORMATS))
-    limits = [_limit(text) for text in options.fail_on or ()]
-    tables = list(dict.fromkeys(options.tables or ()))
-    spoken = language(options)
-    form = format_of(options, FORMATS)
+    limits = [_limit(text) for text in options.fail_on]
+    tables = list(dict.fromkeys(options.tables))
+    language(options)
+    form = options.form
     if form == "csv" and len(tables) != 1:
         names = ", ".join(f"--{name}" for name in TABLES)
         raise UsageError(f"diagnose: CSV is one table; give exactly one of {names}")
     if form == "html" and options.output is None and sys.stdout is not None and sys.stdout.isatty():
         raise UsageError("diagnose: an HTML report is 2 MB of text; give it a file, such as -o report.html")
-    if _is_of_requests_alone(options, files, form, tables):
-        return _tell_requests(options, form)
+    if _is_of_requests_alone(options, files):
+        return _tell_requests(options)
     if options.save_altered and redactor is not None:
         raise UsageError(
             "diagnose: --save-altered writes whole traces, and --redact cleans the report alone; leave one of them "
             "out, and then `redline merge --redact` what was saved"
         )
-    trace = planned_trace(files, options, form)
+    trace = _planned_trace(files, options)
     reading = job_options(options)
     with progress(options) as tell:
         diagnose_result = diagnose(
@@ -158,41 +140,43 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
             progress=tell,
             draw_step=form == "html",
             client=options.client,
-            what_if=options.what_if or (),
+            what_if=options.what_if,
             forecast=options.forecast,
             save_altered=options.save_altered,
         )
     if redactor is not None:
         diagnose_result = diagnose_result.redacted(redactor)
-    with speaking(spoken), for_stdout(options.output if form == "text" else form):
-        text = diagnose_result.rendered(
+    if trace is not None:
+        _write_trace(trace, files, options, redactor)
+    deliver_report(
+        options,
+        lambda form: diagnose_result.rendered(
             form,
             tables=tables,
             verbose=options.verbose,
             unicode=options.output is not None or speaks_unicode(),
             trace_link=None if trace is None else trace.name,
-        )
-    if trace is not None:
-        write_trace(trace, files, options, redactor)
-    deliver(text, options.output, force=options.force)
-    tell_tracebacks(diagnose_result.failures, options)
+        ),
+    )
+    tell_tracebacks(diagnose_result.failures, verbose=options.verbose)
     if not options.quiet:
         if diagnose_result.saved:
             remark(f"saved in {options.save_altered}, altered and not measured: {len(diagnose_result.saved):,} x trace")
         if diagnose_result.removed is not None and (form not in ("text", "md") or options.output):
             remark(redacted_text(diagnose_result.removed))
         _point_onwards(options, files, diagnose_result, tables)
-    return _judged(limits, diagnose_result)
+    judged = _judged(limits, diagnose_result)
+    return code_of_read(len(diagnose_result.diagnosis.ranks), diagnose_result.failures) or judged
 
 
-def _is_of_requests_alone(options: argparse.Namespace, files: TraceFiles, form: str, tables: Sequence[str]) -> bool:
+def _is_of_requests_alone(options: DiagnoseOptions, files: TraceFiles) -> bool:
     """Whether a run has nothing but the log of its engine. UsageError for what only a trace can tell."""
     from redline.report.serving.requests_result import FORMS
     from redline.verbs.diagnose_requests import folder_of_logs
 
     if folder_of_logs(options.paths, files) is None:
         return False
-    if form not in FORMS or tables or options.fail_on or options.with_trace or options.redact:
+    if options.form not in FORMS or options.tables or options.fail_on or options.with_trace or options.redact:
         raise UsageError(
             "diagnose: this run has the log of its engine and no trace; it is shown as text, md or json, without "
             "tables, limits and --redact. A window shows more: redline run --after 10 ..., or --when 'running>0'"
@@ -200,17 +184,39 @@ def _is_of_requests_alone(options: argparse.Namespace, files: TraceFiles, form: 
     return True
 
 
-def _tell_requests(options: argparse.Namespace, form: str) -> int:
-    from redline.report.language import speaking
+def _tell_requests(options: DiagnoseOptions) -> int:
     from redline.verbs.diagnose_requests import diagnose_requests
 
     found = diagnose_requests(options.paths[0], client=options.client)
-    with speaking(language(options)), for_stdout(options.output if form == "text" else form):
-        text = found.rendered(form)
-    deliver(text, options.output, force=options.force)
+    deliver_report(options, found.rendered)
     if not options.quiet and found.serving.causes:
         _point_to_page(found.serving.causes[0].code, options)
     return 0
+
+
+def _planned_trace(files: TraceFiles, options: DiagnoseOptions) -> Path | None:
+    """Where the trace will go, if one is wanted; what stands against it is said before hours of reading."""
+    from redline.job.merge import check_output
+    from redline.ledger.rank.digest_file import is_digest
+    from redline.storage import path_of
+
+    if not options.with_trace:
+        return None
+    if options.form != "html" or options.output is None:
+        raise UsageError("diagnose: --with-trace is for an HTML report; give it a name, such as -o report.html")
+    if any(map(is_digest, files)):
+        raise UsageError("diagnose: --with-trace needs the traces themselves, and a digest was given")
+    target = path_of(options.output).with_suffix(".trace.json.gz")
+    check_output(target, force=options.force)
+    return target
+
+
+def _write_trace(target: Path, files: TraceFiles, options: DiagnoseOptions, redactor: Redactor | None) -> None:
+    from redline.verbs.merge import merge
+
+    reading = job_options(options)
+    with progress(options) as tell:
+        merge(files, target, redactor=redactor, force=options.force, options=reading, progress=tell)
 
 
 def _limit(text: str) -> Threshold:
@@ -258,7 +264,7 @@ _TABLE_OF = {
 
 
 def _point_onwards(
-    options: argparse.Namespace, files: TraceFiles, diagnose_result: DiagnoseResult, shown: Sequence[str]
+    options: DiagnoseOptions, files: TraceFiles, diagnose_result: DiagnoseResult, shown: Sequence[str]
 ) -> None:
     """To the report; else to the page of the first finding or of memory that grows, the table for the largest loss, or
     all ranks at once."""
@@ -268,8 +274,8 @@ def _point_onwards(
     paths = "... --redact" if options.redact else quoted(options.paths)
     if diagnose_result.saved:
         verb, before = ("compare", options.paths) if len(options.paths) == 1 else ("diagnose", [])
-        point_to(f"redline {verb} {quoted([*before, options.save_altered])}")
-    elif format_of(options, FORMATS) == "html" and options.output is not None:
+        point_to(f"redline {verb} {quoted([*before, str(options.save_altered)])}")
+    elif options.form == "html" and options.output is not None:
         point_to(f"open {'the report' if options.redact else quoted([options.output])} in a browser")
     elif diagnose_result.serving is not None and diagnose_result.serving.causes:
         _point_to_page(diagnose_result.serving.causes[0].code, options)
@@ -288,17 +294,20 @@ def _point_onwards(
         point_to(f"redline merge {quoted(options.paths)} -o {unused('merged.json.gz')}")
 
 
-def _point_to_page(code: str, options: argparse.Namespace) -> None:
+def _point_to_page(code: str, options: DiagnoseOptions) -> None:
     point_to(quoted(["redline", "explain", code, *_given(options, "lang")], most=9))
 
 
 def _are_traces(files: TraceFiles) -> bool:
     """Several files, none of which is a digest: digests cannot be merged."""
-    from redline.analysis.rank.digest_file import is_digest
+    from redline.ledger.rank.digest_file import is_digest
 
     return len(files) > 1 and not any(map(is_digest, files))
 
 
-def _given(options: argparse.Namespace, name: str) -> list[str]:
+def _given(options: DiagnoseOptions, name: str) -> list[str]:
     value = getattr(options, name)
     return [] if value is None else [f"--{name.replace('_', '-')}", value]
+
+
+VERB = Verb(DiagnoseOptions, run)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_language, language
+from redline.cli.arguments import Speaking, language
+from redline.cli.options import Verb, words
 from redline.cli.output import for_stdout, show
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
+class ExplainOptions(Speaking):
+    """Explain findings: cause, fix and possible gain."""
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "words",
-        nargs="*",
-        metavar="CODE|LEVER|WORD",
-        help="a finding such as RL-H01 or h01, a lever such as fused, or words to search for, such as idle "
+    verb = "explain"
+    example = "redline explain data loader"
+    words: tuple[str, ...] = words(
+        "CODE|LEVER|WORD",
+        "a finding such as RL-H01 or h01, a lever such as fused, or words to search for, such as idle "
         "(default: list all)",
+        nargs="*",
     )
-    add_language(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: ExplainOptions) -> int:
     from redline.report.language import speaking
 
     with speaking(language(options)), for_stdout():
@@ -65,3 +64,6 @@ def _show_page(text: str) -> None:
         show(painted_page(text), is_safe=True)
     else:
         show(text)
+
+
+VERB = Verb(ExplainOptions, run)

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import add_one_output, refuse_unknown_format
+from redline.cli.arguments import TextOrJson, refuse_unknown_format
+from redline.cli.options import Verb, words
 from redline.cli.output import deliver, for_stdout
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
+
+class HardwareOptions(TextOrJson):
+    """Show peak figures of accelerators, with their sources."""
+
+    verb = "hardware"
+    example = "redline hardware H100-SXM5-80GB"
+    name: str | None = words("NAME", "a record, part of its name, or a profile (.json)", nargs="?")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a record, part of its name, or a profile (.json)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-    add_one_output(parser)
-
-
-def run(options: argparse.Namespace) -> int:
-    from redline.report.hardware import json as hardware_json
-    from redline.report.hardware import text as hardware_text
+def run(options: HardwareOptions) -> int:
+    from redline.report import hardware
+    from redline.report.data import json_text
+    from redline.report.terminal import text_of
     from redline.verbs.hardware import find_hardware
 
     refuse_unknown_format("hardware", options.output)
     machines = find_hardware(options.name)
-    if options.json or str(options.output or "").endswith(".json"):
-        text = hardware_json.render(machines)
+    if options.wants_json:
+        text = json_text(hardware.record(machines))
     else:
         with for_stdout(options.output):
             is_one = options.name is not None and len(machines) == 1
-            text = hardware_text.render_one(machines[0]) if is_one else hardware_text.render_table(machines)
+            text = text_of(hardware.document_of(machines[0]) if is_one else hardware.document_of_all(machines))
     deliver(text, options.output, force=options.force)
     return 0
+
+
+VERB = Verb(HardwareOptions, run)

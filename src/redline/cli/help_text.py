@@ -1,33 +1,65 @@
-"""Help on a terminal that is narrower than its lines: broken where words end, and under the text that they continue."""
+"""The parts of a help, as wide as the terminal: usage, prose, sections of names with their meanings, an example."""
 
-import re
-import textwrap
-from itertools import groupby
+from __future__ import annotations
 
-_COLUMN = re.compile(r" *\S+ {2,}|usage: (?:redline \S+ )?| *")
+import sys
 
+from redline.cli.output import show
 
-def folded(text: str, columns: int) -> str:
-    """Lines of prose that follow each other are one paragraph; rows and indented lines are broken one by one."""
-    lines: list[str] = []
-    for is_prose, part in groupby(text.split("\n"), key=_is_prose):
-        block = list(part)
-        if max(map(len, block)) <= columns:
-            lines += block
-        elif is_prose:
-            lines += textwrap.wrap(" ".join(block), columns, break_on_hyphens=False)
-        else:
-            lines += [piece for line in block for piece in _broken(line, columns)]
-    return "\n".join(lines)
+TYPE_CHECKING = False  # typing itself would be a tenth of the cost of --help
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+_PLAIN_COLUMNS = 100
+_WIDEST_NAME = 26  # a longer name has its meaning on the line below
 
 
-def _is_prose(line: str) -> bool:
-    return bool(line) and not line.startswith((" ", "usage: "))
+def show_help(lines: Iterable[str]) -> None:
+    show("\n".join(lines) + "\n")
 
 
-def _broken(line: str, columns: int) -> list[str]:
-    if len(line) <= columns:
-        return [line]
-    start = _COLUMN.match(line)
-    indent = " " * (start.end() if start else 0)
-    return textwrap.wrap(line, columns, subsequent_indent=indent, break_on_hyphens=False)
+def example(command: str) -> Iterator[str]:
+    yield from ("", "For example:", *_wrapped("  redline ", command.removeprefix("redline ")))
+
+
+def usage(*commands: str) -> Iterator[str]:
+    """Each without the word `redline`."""
+    for number, command in enumerate(commands):
+        yield from _wrapped("       redline " if number else "usage: redline ", command)
+
+
+def prose(text: str) -> list[str]:
+    return _wrapped("", " ".join(text.split()))
+
+
+def section(heading: str, rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    """A heading, and each name with its meaning beside it."""
+    if not rows:
+        return
+    yield ""
+    if heading:
+        yield f"{heading}:"
+    width = min(_WIDEST_NAME, width)
+    for name, meaning in rows:
+        if len(name) > width:
+            yield f"  {name}"
+        yield from _wrapped(f"  {name if len(name) <= width else '':<{width}}  ", meaning)
+
+
+def _columns() -> int:
+    if sys.stdout is None or not sys.stdout.isatty():
+        return _PLAIN_COLUMNS
+    from redline.report.display import display_of
+
+    return display_of(sys.stdout).columns
+
+
+def _wrapped(start: str, text: str) -> list[str]:
+    """Broken where words end, and continued under the text."""
+    width = _columns() - len(start)
+    if len(text) <= width:
+        return [start + text]
+    import textwrap
+
+    lines = textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+    return [start + lines[0], *(" " * len(start) + more for more in lines[1:])]

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+from redline.cli.options import Options, Verb, values
 from redline.errors import UsageError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import argparse
 
+class McpOptions(Options):
+    """Serve inspect, diagnose, explain, compare, plan and hardware to AI agents, read-only."""
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--allow",
-        action="append",
-        metavar="FOLDER",
-        help="a folder that agents may read, with all below it; may be repeated (default: the current folder)",
+    verb = "mcp"
+    example = "redline mcp --allow /shared/traces"
+    allow: tuple[str, ...] = values(
+        "FOLDER", "a folder that agents may read, with all below it; may be repeated (default: the current folder)"
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: McpOptions) -> int:
     """Until the client leaves. stdout carries the protocol only."""
     import sys
 
     if not _has_sdk():
         raise UsageError("mcp needs the official SDK, mcp 2.0 or later: pip install 'redline-perf[mcp]'")
-    from redline.agents.allowed_folders import allowed_folders
+    from redline.mcp.allowed_folders import allowed_folders
 
     folders = allowed_folders(options.allow or ["."])
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("mcp: stdin is a terminal; an MCP client starts this command and talks to it through pipes")
-    from redline.agents.server import serve
+    from redline.mcp.server import serve
 
     serve(folders)
 
@@ -43,3 +41,6 @@ def _has_sdk() -> bool:
         return find_spec("mcp") is not None and int(version("mcp").partition(".")[0]) >= 2
     except (PackageNotFoundError, ValueError):
         return False
+
+
+VERB = Verb(McpOptions, run)

@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
-from redline.cli.arguments import Once, add_loudness, add_reading, job_options, size_bytes
-from redline.cli.output import point_to, show, tell_tracebacks
-from redline.cli.redacting import add_redact, redacting
+from typing import TYPE_CHECKING
+
+from redline.cli.arguments import Loudness, Reading, Redacting, job_options, redacting
+from redline.cli.options import Once, Verb, flag, value
+from redline.cli.output import code_of_read, point_to, show, tell_tracebacks
 from redline.cli.show_progress import progress
+from redline.cli.values import size_bytes
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-
-    from redline.ranks.find_files import TraceFiles
+    from redline.job.find_files import TraceFiles
     from redline.report.redaction.redactor import Redactor
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_reading(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", action=Once, required=True, help="the merged trace, for Perfetto"
+class MergeOptions(Reading, Redacting, Loudness):
+    """Merge the ranks of a job on one clock, into one trace for Perfetto."""
+
+    verb = "merge"
+    example = "redline merge traces/ -o merged.json.gz --critical-path"
+    output: str = value("FILE", "the merged trace, for Perfetto", "-o", required=True, action=Once)
+    force: bool = flag("replace FILE if it exists")
+    budget: int = value(
+        "SIZE",
+        "size limit of the merged trace; what is left out is reported (default: 200MB)",
+        default=200_000_000,
+        read=size_bytes,
     )
-    parser.add_argument(
-        "--budget",
-        type=size_bytes,
-        default="200MB",
-        metavar="SIZE",
-        help="size limit of the merged trace; what is left out is reported (default: %(default)s)",
+    critical_path: bool = flag(
+        "add a track with the critical path of each step: account, operator or kernel, and rank of each part"
     )
-    parser.add_argument(
-        "--critical-path",
-        action="store_true",
-        help="add a track with the critical path of each step: account, operator or kernel, and rank of each part",
-    )
-    add_redact(parser)
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    add_loudness(parser, verbose="tracebacks for files that Redline fails on")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: MergeOptions) -> int:
     return redacting(options, _run, digests=False)
 
 
-def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | None) -> int:
-    from redline.report.merge import text as merge_text
+def _run(options: MergeOptions, files: TraceFiles, redactor: Redactor | None) -> int:
     from redline.report.redaction.redaction_notice import redacted_text
+    from redline.report.terminal import text_of
+    from redline.report.written import document_of_merge
     from redline.verbs.merge import merge
 
     reading = job_options(options)
@@ -58,13 +55,16 @@ def _run(options: argparse.Namespace, files: TraceFiles, redactor: Redactor | No
             progress=tell,
             critical_path=options.critical_path,
         )
-    text = merge_text.render(result)
+    text = text_of(document_of_merge(result))
     if redactor is not None:
         said = redacted_text(redactor.removed)  # before the name of the file, which is no part of the result
         text = f"{redactor.text(text)}{said}\n"
     show(text)
-    tell_tracebacks(result.failures, options)
+    tell_tracebacks(result.failures, verbose=options.verbose)
     if not options.quiet:
         target = options.output if redactor is None else redactor.text(options.output)
         point_to(f"open {target} in Perfetto (https://ui.perfetto.dev, or your own copy of it)")
-    return 0
+    return code_of_read(len(result.ranks), result.failures)
+
+
+VERB = Verb(MergeOptions, run)

@@ -10,10 +10,9 @@ from redline.errors import OutputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
 
-    from redline.ranks.read_failures import Failure
+    from redline.job.read_failures import Failure
 
 
 class ReaderLeft(Exception):  # noqa: N818 (nobody's error)
@@ -130,12 +129,29 @@ def point_to(command: str) -> None:
     remark(f"next: {command}", "LABEL")
 
 
-def tell_tracebacks(failures: Sequence[Failure], options: argparse.Namespace) -> None:
+def tell_tracebacks(failures: Sequence[Failure], *, verbose: bool) -> None:
     """With -v, where in Redline each bug was met."""
-    if options.verbose:
-        for failure in failures:
-            for line in failure.traceback.splitlines():
-                remark(line)
+    for failure in failures if verbose else ():
+        for line in failure.traceback.splitlines():
+            remark(line)
+
+
+def complain_at_length(message: str) -> None:
+    """Names in a message may come from strangers' files, and be long."""
+    lines = (f"{line[:997]}..." if len(line) > 1000 else line for line in message.split("\n"))
+    complain("redline: " + "\n".join(lines), "ERROR")
+
+
+def code_of_read(read: int, failures: Sequence[Failure]) -> int:
+    """The exit code of a result of so many ranks or devices: 2, and it is said, where more files could not be read."""
+    from redline.errors import InputError
+    from redline.job.read_failures import unread_of
+
+    unread = unread_of(failures)
+    if unread <= read:
+        return 0
+    complain(f"redline: {unread:,} of {read + unread:,} files could not be read: what is said is about the others")
+    return InputError.exit_code
 
 
 def remark(text: str, style: str = "SECONDARY") -> None:

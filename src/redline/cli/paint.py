@@ -1,14 +1,20 @@
-"""Marked text as a terminal shows it: rich writes the colours."""
+"""Drawn by rich on a terminal: marked text in its colours, pages, and the bar of a long piece of work."""
 
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
+import time
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
+from redline.progress import ProgressStage
 from redline.report.display import END_MARK, MARKS, STYLE_OF_MARK, Style, current
 from redline.report.terminal import visible_lines
 
@@ -51,3 +57,66 @@ def painted_page(markdown: str) -> str:
     with console.capture() as capture:
         console.print(Markdown(_LINK_TO_PAGE.sub(r"\1", markdown), code_theme="ansi_dark", hyperlinks=False))
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+_COUNTED = (ProgressStage.READ, ProgressStage.WRITE)  # in files or ranks; the others in shares
+
+
+class TimeLeft(ProgressColumn):
+    """Minutes and seconds until the end that was expected when the work last came further."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__()
+        self.ends_s: float | None = None
+        self._sentence = sentence
+
+    def render(self, task: Task) -> Text:
+        left_s = -1.0 if self.ends_s is None else self.ends_s - time.monotonic()
+        if left_s < 0:
+            return Text("")
+        minutes, seconds = divmod(round(left_s), 60)
+        return Text(self._sentence.format(time=f"{minutes}:{seconds:02d}"), style="cyan")
+
+
+class ProgressBar:
+    """One line on stderr, which is wiped in the end."""
+
+    def __init__(self, labels: Mapping[ProgressStage, str], left: str, *, in_background: bool) -> None:
+        self._labels = labels
+        self._left = TimeLeft(left)
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[share]}"),
+            self._left,
+            console=Console(file=sys.stderr, no_color=bool(os.environ.get("NO_COLOR")), legacy_windows=False),
+            transient=True,
+            auto_refresh=in_background,
+            redirect_stdout=False,
+        )
+        self._stage: ProgressStage | None = None
+        self._done = 0.0
+        self._task = self._bar.add_task("", share="")
+
+    def show(self, stage: ProgressStage, done: float, total: float, began_s: float) -> None:
+        """`began_s` is when the stage began, by the monotonic clock."""
+        if stage is not self._stage:
+            self._stage, self._left.ends_s, self._done = stage, None, 0.0
+            self._bar.reset(self._task)
+        if total and done > self._done:
+            self._done, now_s = done, time.monotonic()
+            self._left.ends_s = now_s + (now_s - began_s) * (total - done) / done
+        label, share = self._labels[stage], _share(stage, done, total)
+        self._bar.update(self._task, description=label, total=total or None, completed=done, share=share)
+        self._bar.start()
+        self._bar.refresh()
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+def _share(stage: ProgressStage, done: float, total: float) -> str:
+    if not total:
+        return ""
+    return f"{done:,.0f} / {total:,.0f}" if stage in _COUNTED else f"{100 * done / total:.0f} %"

@@ -2,203 +2,175 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from redline.cli.arguments import add_language, language, positive, size_bytes
+from redline.capture.settings import Settings
+from redline.cli.arguments import Quiet, Speaking, language
+from redline.cli.options import Options, Verb, flag, options_of, value, values
 from redline.cli.output import harmless, quoted, speaks_unicode
+from redline.cli.values import condition, number, positive, share_of_time, signal_number, size_bytes, whole
 from redline.errors import UsageError
-from redline.launch.settings import Settings
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from redline.launch.outside.command import Command
-    from redline.launch.outside.source_digests import DigestPlan
-    from redline.launch.outside.stall import Stall
+    from redline.capture.supervisor.command import Command
+    from redline.capture.supervisor.source_digests import DigestPlan
+    from redline.capture.supervisor.stall import Stall
     from redline.verbs.run import Ran
 
-USAGE = "redline run [options] [options of torchrun] [--] train.py | -m module | command  [its own arguments]"
-DESCRIPTION = """\
-Start a job unchanged, watch its steps, capture a few of them on every rank, and leave a folder for `redline diagnose`.
-Without options of torchrun (--nproc-per-node, --nnodes, --rdzv-..., --max-restarts, ...) the job is started as `python`
-would start it, also inside srun, mpirun or an outer torchrun, one `redline run` per rank. A command may be `python -u
-train.py`, `torchrun ... train.py` or `accelerate launch ... train.py`, as it is typed without Redline. Ranks that the
-script starts by itself (torch.multiprocessing.spawn, Lightning, Ray Train, ...) are watched too. Exit code, signals and
-output are the job's own.
-"""
+_seconds = number("a number of seconds", 0, 999_999_999)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = USAGE
-    parser.description = DESCRIPTION
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "-o", "--output", metavar="FOLDER", help="folder of the run (default: a new one in redline-runs)"
-    )
-    parser.add_argument(
-        "--with",
-        action="append",
-        dest="levers",
-        metavar="LEVER",
-        help="run the job with this change, such as fused, or with all of a tuned.toml of `redline tune`",
-    )
-    _add_windows(parser.add_argument_group("what to capture"))
-    _add_limits(parser.add_argument_group("limits"))
-    _add_digests(parser.add_argument_group("digests at the source"))
-    _add_afterwards(parser.add_argument_group("after the run"))
+class Windows(Options):
+    """What to capture"""
 
-
-def _add_windows(window: argparse._ArgumentGroup) -> None:
-    window.add_argument(
-        "--steps", type=positive, default=Settings.steps, metavar="N", help="steps in a window (default: 3)"
+    steps: int = value("N", "steps in a window (default: 3)", default=Settings.steps, read=positive)
+    after: int = value("N", "steps to skip before the first window (default: 8)", default=Settings.after, read=whole)
+    every: int = value("N", "another window every N steps", default=Settings.every, read=positive)
+    when: str = value(
+        "IF",
+        "open a window when this is true: 'step_time>1.5*median', or of a server 'running>8'",
+        default="",
+        read=condition,
     )
-    window.add_argument(
-        "--after",
-        type=_count,
-        default=Settings.after,
-        metavar="N",
-        help="steps to skip before the first window (default: 8)",
-    )
-    window.add_argument(
-        "--every", type=positive, default=Settings.every, metavar="N", help="another window every N steps"
-    )
-    window.add_argument(
-        "--when",
-        type=_condition,
-        metavar="IF",
-        help="open a window when this is true: 'step_time>1.5*median', or of a server 'running>8'",
-    )
-    window.add_argument(
-        "--timed-after",
-        type=_seconds,
+    timed_after: float = value(
+        "SECONDS",
+        "if no step is detected for so long, capture one second (default: 30; 0 for never)",
         default=Settings.timed_after_s,
-        metavar="SECONDS",
-        help="without a recognised step: capture a second as it comes (default: 30; 0 for never)",
+        read=_seconds,
     )
-    window.add_argument("--watch-only", action="store_true", help="count and time steps, capture none")
-    window.add_argument(
-        "--capture-signal",
-        type=_signal,
-        metavar="NAME",
-        help="open a window when `redline run` gets this signal, such as USR2 (a file FOLDER/capture does the same)",
+    watch_only: bool = flag("count and time steps, capture none")
+    capture_signal: int | None = value(
+        "NAME",
+        "open a window when `redline run` gets this signal, such as USR2 (a file FOLDER/capture does the same)",
+        read=signal_number,
     )
-    window.add_argument(
-        "--stacks", action="store_true", help="record Python stacks; they make steps up to several times longer"
+    stacks: bool = flag("record Python stacks; they make steps up to several times longer")
+    numbers: str | None = value(
+        "FOLDER", "record the numbers of 4 steps to FOLDER instead, to check another run against: redline compare"
     )
-    window.add_argument(
-        "--numbers",
-        metavar="FOLDER",
-        help="record the numbers of 4 steps to FOLDER instead, to check another run against: redline compare",
-    )
-    window.add_argument(
-        "--memory", action="store_true", help="record every allocation, with Python stacks: see `redline memory`"
-    )
-    window.add_argument("--no-shapes", action="store_true", help="do not record shapes (then FLOPs are unknown)")
+    memory: bool = flag("record every allocation, with Python stacks: see `redline memory`")
+    no_shapes: bool = flag("do not record shapes (then FLOPs are unknown)")
 
 
-def _add_limits(limits: argparse._ArgumentGroup) -> None:
-    limits.add_argument(
-        "--budget",
-        type=_share,
+class Limits(Options):
+    """Limits"""
+
+    budget: float = value(
+        "SHARE",
+        "share of the run's time for windows after the first (default: 1%)",
         default=Settings.budget,
-        metavar="SHARE",
-        help="share of the run's time for windows after the first (default: 1%%)",
+        read=share_of_time,
     )
-    limits.add_argument(
-        "--keep", type=positive, default=Settings.keep, metavar="N", help="newest windows to keep (default: 16)"
+    keep: int = value("N", "newest windows to keep (default: 16)", default=Settings.keep, read=positive)
+    max_disk: int = value(
+        "SIZE", "size limit of the folder (default: 2 GiB)", default=Settings.disk_bytes, read=size_bytes
     )
-    limits.add_argument(
-        "--max-disk",
-        type=size_bytes,
-        default=Settings.disk_bytes,
-        metavar="SIZE",
-        help="size limit of the folder (default: 2 GiB)",
-    )
-    limits.add_argument(
-        "--max-memory",
-        type=size_bytes,
+    max_memory: int = value(
+        "SIZE",
+        "memory that a window may add to a process before it is closed early (default: 256 MiB)",
         default=Settings.memory_bytes,
-        metavar="SIZE",
-        help="memory that a window may add to a process before it is closed early (default: 256 MiB)",
+        read=size_bytes,
     )
-    limits.add_argument(
-        "--no-fork", action="store_true", help="write traces in the job's processes, which pause meanwhile"
-    )
-    limits.add_argument(
-        "--stall-after",
-        type=_seconds,
+    no_fork: bool = flag("write traces in the job's processes, which pause meanwhile")
+    stall_after: float = value(
+        "SECONDS",
+        "after this long without a step, show where each rank is (default: 300; 0 for never)",
         default=300.0,
-        metavar="SECONDS",
-        help="after this long without a step, show where each rank is (default: 300; 0 for never)",
+        read=_seconds,
     )
 
 
-def _add_digests(digests: argparse._ArgumentGroup) -> None:
-    digests.add_argument(
-        "--digests",
-        action="store_true",
-        help="digest each window where its ranks ran, at idle priority, to FOLDER/digests",
+class Digests(Options):
+    """Digests at the source"""
+
+    digests: bool = flag("digest each window where its ranks ran, at idle priority, to FOLDER/digests")
+    keep_traces: int | None = value(
+        "N",
+        "with --digests: delete digested traces but those of the newest N windows and of ranks that stand out",
+        read=whole,
     )
-    digests.add_argument(
-        "--keep-traces",
-        type=_count,
-        metavar="N",
-        help="with --digests: delete digested traces but those of the newest N windows and of ranks that stand out",
-    )
-    digests.add_argument(
-        "--digest-wait",
-        type=_seconds,
+    digest_wait: float = value(
+        "SECONDS",
+        "time for the last digests when the job is over (default: 30)",
         default=30.0,
-        metavar="SECONDS",
-        help="time for the last digests when the job is over (default: 30)",
+        read=_seconds,
     )
 
 
-def _add_afterwards(after: argparse._ArgumentGroup) -> None:
-    after.add_argument("--diagnose", action="store_true", help="diagnose at once, on stderr")
-    after.add_argument("--report", action="store_true", help="write report.html into FOLDER")
-    after.add_argument("-q", "--quiet", action="store_true", help="no output of its own")
-    add_language(after)
+class Afterwards(Quiet, Speaking):
+    """After the run"""
+
+    diagnose: bool = flag("diagnose at once, on stderr")
+    report: bool = flag("write report.html into FOLDER")
 
 
-def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """Our options alone: torchrun has its own, and what follows is another program."""
-    from redline.launch.outside.command import split
+class RunOptions(Windows, Limits, Digests, Afterwards):
+    """Start a job unchanged, watch its steps, and capture a few of them."""
 
-    ours, torchrun, job = split(words)
-    options = parser.parse_args(ours, argparse.Namespace(torchrun=torchrun, job=job))
-    if options.watch_only and (options.when or options.every or options.diagnose or options.report or options.digests):
-        raise UsageError("run: --watch-only captures nothing, so there is nothing to time, digest, diagnose or report")
-    if options.keep_traces is not None and not options.digests:
-        raise UsageError("run: --keep-traces deletes traces that were digested; add --digests")
-    return options
+    verb = "run"
+    usage = "[options] [options of torchrun] [--] train.py | -m module | command  [its own arguments]"
+    about = """
+        Start a job unchanged, watch its steps, capture a few of them on every rank, and leave a folder for `redline
+        diagnose`. Without options of torchrun (--nproc-per-node, --nnodes, --rdzv-..., --max-restarts, ...) the job is
+        started as `python` would start it, also inside srun, mpirun or an outer torchrun, one `redline run` per rank. A
+        command may be `python -u train.py`, `torchrun ... train.py` or `accelerate launch ... train.py`, as it is typed
+        without Redline. Ranks that the script starts by itself (torch.multiprocessing.spawn, Lightning, Ray Train, ...)
+        are watched too. Exit code, signals and output are the job's own."""
+    example = "redline run --nproc-per-node 8 --report train.py --its-own args"
+    torchrun: tuple[str, ...] = ()
+    job: tuple[str, ...] = ()
+    output: str | None = value("FOLDER", "folder of the run (default: a new one in redline-runs)", "-o")
+    force: bool = flag("if FOLDER holds a run already, rename that one to FOLDER-2")
+    levers: tuple[str, ...] = values(
+        "LEVER",
+        "run the job with this change, such as fused, or with all of a tuned.toml of `redline tune`",
+        "--with",
+    )
+
+    @classmethod
+    def split(cls, words: list[str]) -> tuple[list[str], dict[str, Any]]:
+        """Options of Redline alone: torchrun has its own, and what follows is another program."""
+        from redline.capture.supervisor.command import split
+
+        with_value = {name for option in options_of(cls) if option.metavar for name in option.names}
+        ours, torchrun, job = split(words, with_value)
+        return ours, {"torchrun": tuple(torchrun), "job": tuple(job)}
+
+    def __post_init__(self) -> None:
+        if self.watch_only and (self.when or self.every or self.diagnose or self.report or self.digests):
+            raise UsageError(
+                "run: --watch-only captures nothing, so there is nothing to time, digest, diagnose or report"
+            )
+        if self.keep_traces is not None and not self.digests:
+            raise UsageError("run: --keep-traces deletes traces that were digested; add --digests")
 
 
-def _record_numbers(options: argparse.Namespace, job: Command) -> int:
+def _record_numbers(options: RunOptions, numbers: str, job: Command) -> int:
     """A few steps of the job by value, instead of watching it."""
-    from redline.launch.outside.trial_command import TrialCommand
+    from redline.capture.supervisor.trial_command import TrialCommand
     from redline.numerics import Numerics
     from redline.storage import path_of_this_machine
     from redline.trials.numbers.kept_runs import record_numbers
 
     typed = TrialCommand(words=tuple(options.job), python=job)
-    folder = path_of_this_machine(options.numbers, "run: the folder of --numbers")
+    folder = path_of_this_machine(numbers, "run: the folder of --numbers")
     known = record_numbers(typed, folder, floors=[Numerics.REASSOCIATION])
     if not options.quiet:
-        _say(f"the numbers of {known.steps} steps are in {options.numbers}\n")
-        _say(f"next: redline compare --numbers-only {quoted([options.numbers])} OTHER\n")
+        _say(f"the numbers of {known.steps} steps are in {numbers}\n")
+        _say(f"next: redline compare --numbers-only {quoted([numbers])} OTHER\n")
     return 0
 
 
-def run(options: argparse.Namespace) -> int:
-    from redline.launch.outside.command import command
-    from redline.launch.outside.command_line import understood
-    from redline.launch.outside.supervise import die_like, forget_pending, interruptible, signals_held
+def run(options: RunOptions) -> int:
+    from redline.capture.supervisor.command import command
+    from redline.capture.supervisor.command_line import understood
+    from redline.capture.supervisor.supervise import die_like, forget_pending, interruptible, signals_held
     from redline.verbs.run import Watching
     from redline.verbs.run import run as run_job
 
@@ -206,7 +178,7 @@ def run(options: argparse.Namespace) -> int:
     typed = understood(options.torchrun, options.job)
     job = command(typed.torchrun, typed.job, typed.of_python)
     if options.numbers:
-        return _record_numbers(options, job)
+        return _record_numbers(options, options.numbers, job)
     if job.blind and not options.quiet:
         _say(f"redline: python {job.blind} starts without what Redline watches through; the job runs unwatched\n")
 
@@ -224,7 +196,7 @@ def run(options: argparse.Namespace) -> int:
                 None if options.quiet else _unharmed(partial(_tell_of_stall, stall, path, spoken))
             ),
         )
-        ran = run_job(job, _settings(options), options.output, watching)
+        ran = run_job(job, _settings(options), options.output, watching, force=options.force)
         if ran.speaks and not job.blind:
             _unharmed(tell_afterwards)
         code = die_like(ran.ended)
@@ -264,18 +236,16 @@ def _for_stderr() -> AbstractContextManager[None]:
     return displaying(display_of(sys.stderr))
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    from redline.tuning.tuned_file import levers_of
-
+def _settings(options: RunOptions) -> Settings:
     return Settings(
         {
-            "kept_levers": levers_of(options.levers or ()),
+            "kept_levers": _levers(options.levers),
             "capture": not options.watch_only,
             "after": options.after,
             "timed_after_s": options.timed_after,
             "steps": options.steps,
             "every": options.every,
-            "when": options.when or "",
+            "when": options.when,
             "budget": options.budget,
             "keep": options.keep,
             "disk_bytes": options.max_disk,
@@ -288,8 +258,17 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def _digest_plan(options: argparse.Namespace) -> DigestPlan | None:
-    from redline.launch.outside.source_digests import DigestPlan
+def _levers(words: Sequence[str]) -> tuple[str, ...]:
+    """Without any, nothing is imported that needs more memory than the job may leave."""
+    if not words:
+        return ()
+    from redline.tuning.tuned_file import levers_of
+
+    return levers_of(words)
+
+
+def _digest_plan(options: RunOptions) -> DigestPlan | None:
+    from redline.capture.supervisor.source_digests import DigestPlan
 
     if not options.digests:
         return None
@@ -304,7 +283,7 @@ def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
         _say(run_text.render_stall(stall, path))
 
 
-def _afterwards(ran: Ran, options: argparse.Namespace, spoken: str) -> None:
+def _afterwards(ran: Ran, options: RunOptions, spoken: str) -> None:
     """The summary, and what was asked for."""
     if not options.quiet:
         from redline.report.language import speaking
@@ -331,7 +310,7 @@ def _near(folder: Path) -> str:
         return str(folder)
 
 
-def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
+def _diagnose(folder: Path, options: RunOptions, spoken: str) -> None:
     from redline.cli.output import deliver
     from redline.report.language import speaking
     from redline.verbs.diagnose import diagnose
@@ -348,46 +327,4 @@ def _diagnose(folder: Path, options: argparse.Namespace, spoken: str) -> None:
                 _say(f"next: open {quoted([_near(folder / 'report.html')])} in a browser\n")
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share, such as 1% or 0.01")
-    return value
-
-
-def _condition(text: str) -> str:
-    from redline.launch.inside.recording.condition import check_condition
-
-    try:
-        check_condition(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text
-
-
-def _signal(text: str) -> int:
-    import signal
-
-    try:
-        return signal.Signals["SIG" + text.upper().removeprefix("SIG")].value
-    except KeyError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no signal; USR1 and USR2 are") from None
+VERB = Verb(RunOptions, run)

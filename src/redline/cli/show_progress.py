@@ -11,10 +11,10 @@ from redline.progress import silent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
+    from typing import Any
 
-    from redline.cli.progress_bar import ProgressBar
+    from redline.cli.paint import ProgressBar
     from redline.progress import Progress, ProgressStage
 
 _APPEARS_S = 1.0  # shorter work needs no bar
@@ -22,7 +22,7 @@ _REDRAWN_S = 0.25
 
 
 @contextmanager
-def progress(options: argparse.Namespace, *, in_background: bool = True) -> Iterator[Progress]:
+def progress(options: Any, *, in_background: bool = True) -> Iterator[Progress]:
     """What shows the progress of the work inside; nothing where stderr is no terminal, or with --quiet.
 
     In the background the clock of the bar runs on while a long piece of work is under way. Measurements do without:
@@ -40,7 +40,7 @@ def progress(options: argparse.Namespace, *, in_background: bool = True) -> Iter
         bar.stop()
 
 
-def _labels(options: argparse.Namespace) -> tuple[dict[ProgressStage, str], str]:
+def _labels(options: Any) -> tuple[dict[ProgressStage, str], str]:
     """In the language of the report: what is done, and how much time is left."""
     from redline.cli.arguments import language
     from redline.report.language import speaking
@@ -90,7 +90,7 @@ class _Bar:
             if self._is_over or self._told is None:
                 return
             if self._bar is None:
-                from redline.cli.progress_bar import ProgressBar
+                from redline.cli.paint import ProgressBar
 
                 self._bar = ProgressBar(self._labels, self._left, in_background=self._in_background)
             self._bar.show(*self._told, self._stage_began_s)

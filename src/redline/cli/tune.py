@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 from redline.cli.arguments import (
-    add_language,
-    add_output,
-    format_of,
+    FORMATS,
+    Report,
+    deliver_report,
     language,
-    positive,
     refuse_unknown_format,
-    size_bytes,
+    refuse_unprintable_page,
 )
-from redline.cli.ended_jobs import jobs_end_with_us
-from redline.cli.output import deliver, for_stdout, point_to, quoted, remark
+from redline.cli.compare import jobs_end_with_us
+from redline.cli.options import Options, Verb, flag, value, values
+from redline.cli.output import point_to, quoted, remark
+from redline.cli.values import positive, size_bytes
 from redline.errors import UsageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from redline.tuning.candidates import Consent, LeverCandidate
@@ -28,89 +28,70 @@ if TYPE_CHECKING:
     from redline.tuning.trial_folder import Question
     from redline.tuning.tune_result import Rejected, Rung
 
-FORMATS = {".csv": "csv", ".html": "html", ".json": "json", ".md": "md", ".txt": "text"}  # by the extension of a file
 LOWER_PRECISION = "lower-precision"
-_DEFAULT_MINUTES = 20
 _REPORT = "report.html"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "redline tune [options] -- train.py | command  [its own arguments]"
-    parser.add_argument(
-        "--budget", type=positive, default=_DEFAULT_MINUTES, metavar="MINUTES", help="time at most (default: 20)"
-    )
-    parser.add_argument(
-        "--record",
-        metavar="FOLDER",
-        help="where every trial is kept, and from where a search that was ended goes on (default: one for the script, "
-        "in redline-tune)",
-    )
-    what = parser.add_argument_group("what is wanted, and what is allowed")
-    what.add_argument(
-        "--minimize", choices=("time", "memory"), default="time", metavar="WHAT", help="time of a step, or memory"
-    )
-    what.add_argument(
-        "--memory-limit",
-        type=size_bytes,
+class Goals(Options):
+    """What is wanted, and what is allowed"""
+
+    minimize: str = value("WHAT", "time of a step (default), or memory", default="time", choices=("time", "memory"))
+    memory_limit: int = value(
+        "SIZE",
+        "limit of the accelerator's memory, or of the process's without one, such as 8GiB",
         default=0,
-        metavar="SIZE",
-        help="of the accelerator, or of the process without one, such as 8GiB",
+        read=size_bytes,
     )
-    what.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="CHANGE",
-        help=f"also try what changes the numbers: {LOWER_PRECISION}, or a lever by its name, such as batch-times=4",
+    allow: tuple[str, ...] = values(
+        "CHANGE",
+        f"also try what changes the numbers: {LOWER_PRECISION}, or a lever by its name, such as batch-times=4",
     )
-    what.add_argument(
-        "--try", action="append", default=[], dest="tried", metavar="LEVER", help="also try this; its numbers must hold"
-    )
-    what.add_argument("--without", action="append", default=[], metavar="LEVER", help="do not try this")
-    trial = parser.add_argument_group("how it is tried")
-    trial.add_argument(
-        "--steps", type=positive, default=30, metavar="N", help="steps of each process that is timed (default: 30)"
-    )
-    trial.add_argument(
-        "--hangs-after",
-        type=positive,
-        default=180,
-        metavar="SECONDS",
-        help="a job that takes no step for so long hangs (default: 180)",
-    )
-    trial.add_argument(
-        "--allow-writes", action="store_true", help="let the program write to files of yours, each time that it runs"
-    )
-    trial.add_argument("-y", "--yes", action="store_true", help="begin without asking")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
-    form.add_argument(
-        "--format", choices=sorted(FORMATS.values()), metavar="FORMAT", help="text, html, md, json or csv"
-    )
-    add_language(parser)
-    add_output(parser, verbose="what is being measured, while it is")
+    tried: tuple[str, ...] = values("LEVER", "also try this; its numbers must hold", "--try")
+    without: tuple[str, ...] = values("LEVER", "do not try this")
 
 
-def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """What follows `--` is a program with options of its own."""
-    at = words.index("--") if "--" in words else len(words)
-    options, others = parser.parse_known_args(words[:at])
-    options.program = words[at + 1 :]
-    if not options.program:
-        raise UsageError("tune: which command? give it after `--`: redline tune -- train.py")
-    if others:
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
-    return options
+class Trials(Options):
+    """How it is tried"""
+
+    steps: int = value("N", "steps of each process that is timed (default: 30)", default=30, read=positive)
+    hangs_after: int = value(
+        "SECONDS", "treat a job as hung after this long without a step (default: 180)", default=180, read=positive
+    )
+    allow_writes: bool = flag("allow the program to modify your files, each time that it runs")
+    yes: bool = flag("begin without asking", "-y")
 
 
-def run(options: argparse.Namespace) -> int:
+class TuneArguments(Goals, Trials, Report):
+    """Find the levers that make a script faster and keep its numbers right, each proven."""
+
+    verb = "tune"
+    usage = "[options] -- train.py | command  [its own arguments]"
+    example = "redline tune --budget 10 -- train.py --its-own args"
+    program: tuple[str, ...] = ()
+    budget: int = value("MINUTES", "time at most (default: 20)", default=20, read=positive)
+    record: str | None = value(
+        "FOLDER",
+        "where every trial is kept; rerun with the same folder to resume (default: one for the script, in "
+        "redline-tune)",
+    )
+    verbose: bool = flag("what is being measured, while it is", "-v", either="loudness")
+
+    @classmethod
+    def split(cls, words: list[str]) -> tuple[list[str], dict[str, Any]]:
+        """What follows `--` is a program with options of its own."""
+        at = words.index("--") if "--" in words else len(words)
+        program = tuple(words[at + 1 :])
+        if not program and not {"-h", "--help"}.intersection(words):
+            raise UsageError("tune: which command? give it after `--`: redline tune -- train.py")
+        return words[:at], {"program": program}
+
+
+def run(options: TuneArguments) -> int:
     from redline.report.language import speaking
     from redline.verbs.tune import tune
 
     refuse_unknown_format("tune", options.output, tuple(FORMATS))
-    form = format_of(options, FORMATS)
-    if form == "html" and options.output is None:
-        raise UsageError("tune: an HTML report is 2 MB of text; give it a file, such as -o report.html")
+    refuse_unprintable_page(options)
     with speaking(language(options)), jobs_end_with_us():
         report = tune(
             options.program,
@@ -122,15 +103,13 @@ def run(options: argparse.Namespace) -> int:
         )
         folder = report.result.folder
         report.save(folder / _REPORT, force=True)
-        with for_stdout(options.output if form == "text" else form):
-            text = report.rendered(form)
-    deliver(text, options.output, force=options.force)
-    if not options.quiet and form == "text":
+        deliver_report(options, report.rendered)
+    if not options.quiet and options.form == "text":
         point_to(f"open {quoted([str(folder / _REPORT)])}")
     return 0
 
 
-def _options(options: argparse.Namespace) -> TuneOptions:
+def _options(options: TuneArguments) -> TuneOptions:
     from redline.tuning.measurements import TuneOptions
 
     return TuneOptions(
@@ -141,8 +120,8 @@ def _options(options: argparse.Namespace) -> TuneOptions:
     )
 
 
-def _consent(options: argparse.Namespace) -> Consent:
-    from redline.launch.levers import parse_lever
+def _consent(options: TuneArguments) -> Consent:
+    from redline.capture.levers import parse_lever
     from redline.tuning.candidates import Consent
 
     named = [allowed for allowed in options.allow if allowed != LOWER_PRECISION]
@@ -154,7 +133,7 @@ def _consent(options: argparse.Namespace) -> Consent:
     )
 
 
-def _goal(options: argparse.Namespace) -> Goal:
+def _goal(options: TuneArguments) -> Goal:
     from redline.tuning.search import Goal
     from redline.tuning.tune_result import Objective
 
@@ -164,7 +143,7 @@ def _goal(options: argparse.Namespace) -> Goal:
 class _Watcher:
     """Tells on stderr what the search does."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: TuneArguments) -> None:
         self._options = options
 
     def planned(self, step_s: float, candidates: Sequence[LeverCandidate], wrote: Sequence[str]) -> bool:
@@ -203,3 +182,6 @@ class _Watcher:
     def _agreed(question: str) -> bool:
         print(f"{question} [Y/n] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("", "y", "yes")
+
+
+VERB = Verb(TuneArguments, run)

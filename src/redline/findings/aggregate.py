@@ -5,10 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from redline.analysis.accounts import Account
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline
-from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.findings.done_well import praise_of
 from redline.findings.evidence import Bearing, Evidence
 from redline.findings.exposed import time_of
@@ -19,22 +15,24 @@ from redline.findings.registry import rules_for
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.total import Total
 from redline.findings.verdict import has_steps, verdict_of
+from redline.ledger.accounts import Account
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.first_screen import Outline
+from redline.ledger.rank.rank_match import RankMatch, longest
 from redline.timeline.intervals import Intervals
 from redline.timeline.side_by_side import SideBySide, blocks_of
 from redline.timeline.table import I64
 
 _FEWEST_STEPS = 4  # that may show a pattern
 _MOSTLY = 0.7  # of what a finding gains in all steps
-_SAME = 0.01  # of the step: two gains that differ by less are the same for whoever measures them
+_SHOWN_DIGITS = 3  # of a share: two gains that are shown as one are the same for whoever reads them
 _UNEVEN = 1.2  # times what the average rank has: a job that gains more has ranks that differ
 
 
-def findings_of(
-    diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | None = None, slowdown: float = 1.0
-) -> Findings:
-    """`slowdown`: how many times as long recording made the steps."""
+def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | None = None) -> Findings:
+    """Shares are of the recorded steps: what recording or other load adds to them is in nobody's account."""
     rules = rules_for(predicted=diagnosis.predicted) if rules is None else rules
-    gain = JobGain(diagnosis=diagnosis, slowdown=slowdown)
+    gain = JobGain(diagnosis=diagnosis)
     totals = _on_ranks(diagnosis, rules)
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
     listed: list[Finding] = []
@@ -74,10 +72,10 @@ def with_forecasts(
     return replace(findings, findings=ranked, verdict=verdict_of(diagnosis, outline, ranked))
 
 
-def _rank(finding: Finding, is_indirect: bool) -> tuple[float, float, str]:
-    """What gains most comes first."""
-    expected_ns = finding.expected_ns - (_SAME * finding.step_ns if is_indirect else 0.0)
-    return -expected_ns, -finding.bound_ns, finding.code
+def _rank(finding: Finding, is_indirect: bool) -> tuple[bool, float, bool, float, float, str]:
+    """What gains most comes first, by the share that is shown; last is what nobody should act on."""
+    share, expected_ns = round(finding.expected_share, _SHOWN_DIGITS), finding.expected_ns
+    return finding.is_void, -share, is_indirect, -finding.bound_ns, -expected_ns, finding.code
 
 
 def _with_caveats(findings: Sequence[Finding], launch_bound: Collection[str]) -> Iterator[Finding]:
@@ -204,8 +202,7 @@ def _weighed(rule: Rule, total: Total, gain: JobGain) -> Iterator[Finding]:
     evidence = tuple(rule.explain(totals))
     if not evidence:
         return
-    recorded_ns = gain.share(alone) * step_ns / gain.slowdown
-    uneven = _uneven(total, gain, recorded_ns, totals.alone_ns) if rule.match is not None else ()
+    uneven = _uneven(total, gain, gain.share(alone) * step_ns, totals.alone_ns) if rule.match is not None else ()
     beyond = gain.beyond(total.places, total.claimed_by_rank, Pieces.joined(total.claimed_pieces))
     yield Finding(
         code=rule.code,
@@ -232,9 +229,9 @@ def _when(gained_ns: I64) -> Iterator[Evidence]:
         return
     apart = np.diff(steps)
     if len(apart) and apart.min() == apart.max() > 1:
-        yield Evidence("It shows every {period} steps.", {"period": int(apart[0])})
+        yield Evidence("The loss shows every {period} steps.", {"period": int(apart[0])})
     else:
-        yield Evidence("It shows in {shown} of {steps} steps.", {"shown": len(steps), "steps": len(gained_ns)})
+        yield Evidence("The loss shows in {shown} of {steps} steps.", {"shown": len(steps), "steps": len(gained_ns)})
 
 
 def _uneven(total: Total, gain: JobGain, alone_ns: float, average_ns: float) -> Iterator[Evidence]:

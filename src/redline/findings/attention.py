@@ -6,12 +6,12 @@ from math import prod
 
 import numpy as np
 
-from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.name_matching import matching
+from redline.ledger.rank.distinct import distinct
+from redline.ledger.rank.name_matching import matching
+from redline.roofline.sizes import product_of, shapes_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
-from redline.work.sizes import product_of, shapes_of
 
 Scores = tuple[int, int, int]  # of all heads, queries, keys
 UNKNOWN: Scores = (0, 0, 0)

@@ -4,13 +4,13 @@ from math import prod
 
 import numpy as np
 
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.roofline.sizes import shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 from redline.trace import schema
-from redline.work.sizes import shapes_of
 
 _MOST_ELEMENTS = 1 << 40  # more than any tensor has: a damaged shape
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.model_calls import runs_backward
 from redline.findings.operator_cost import cost_of, operators_in_steps, outermost
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.timeline.host_evidence import CalledModel
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.host_activity import sites_of
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.evidence import Evidence
 from redline.findings.rule import MatchTotals
+from redline.ledger.rank.host_activity import sites_of
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline

@@ -1,9 +1,9 @@
 """Whether what a digest from a file says of findings has all that the rules need to explain them."""
 
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.rank_match import RankMatch
 from redline.errors import InputError
 from redline.findings.registry import RULES
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.rank_match import RankMatch
 
 _BY_CODE = {rule.code: rule for rule in RULES}
 

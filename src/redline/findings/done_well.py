@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.accounts import Account
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Verdict
+from redline.ledger.accounts import Account
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.first_screen import Outline
 
 _HIDDEN = 0.9  # of the communication
 _MUCH = 0.1  # of the window: less communication is no feat to hide

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.trace import schema
 

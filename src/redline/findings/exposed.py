@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.accounts import COMPUTE, place
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.backward_passes import FORWARD
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import REDUCTIONS, CollectiveSeries
-from redline.analysis.rank.rank_analysis import LATENCY_NS
 from redline.findings.evidence import Bearing, Evidence
 from redline.findings.rule import MatchTotals
+from redline.ledger.accounts import COMPUTE, place
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.backward_passes import FORWARD
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.exchanges import REDUCTIONS, CollectiveSeries
+from redline.ledger.rank.rank_analysis import LATENCY_NS
 from redline.timeline.intervals import Intervals
 from redline.timeline.side_by_side import SideBySide, blocks_of
 from redline.timeline.table import I64

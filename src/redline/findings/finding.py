@@ -71,6 +71,11 @@ class Finding:
         return tuple(sentence for sentence in self.evidence if sentence.bearing is not Bearing.SUPPORTS)
 
     @property
+    def place(self) -> str:
+        """Function and line that the evidence names; "" where it names none."""
+        return next((place for sentence in self.evidence if (place := sentence.place)), "")
+
+    @property
     def share(self) -> float:
         """Of the step, that is claimed by no other finding."""
         return self.bound_ns / self.step_ns if self.step_ns else 0.0

@@ -1,8 +1,8 @@
 """Smallest fixes filled with what was seen: this optimizer, this loader, these cores."""
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.evidence import Evidence
 from redline.findings.rule import MatchTotals
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.timeline.host_evidence import LoaderFacts
 from redline.timeline.timeline import Kind
 from redline.trace import schema

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
 from redline.findings.usual_steps import is_usual
+from redline.ledger.job.combine import Diagnosis
 from redline.timeline.intervals import Intervals
 from redline.timeline.side_by_side import SideBySide
 from redline.timeline.table import I64
@@ -59,7 +59,6 @@ class JobGain:
     """Gains by step of the job. What one fix gains beyond those before it never adds up to more than the steps."""
 
     diagnosis: Diagnosis
-    slowdown: float = 1.0  # at least 1: what recorded steps lose is held against steps without recording
     steps: int = field(init=False)
     lengths_ns: I64 = field(init=False)  # of each step, the average of the ranks
     _claimed_ns: I64 = field(init=False)  # for each rank and step, by all fixes so far
@@ -85,7 +84,7 @@ class JobGain:
         most = np.zeros(self.steps, np.int64)
         for of_rank in by_rank:
             np.maximum(most[: len(of_rank)], of_rank, out=most[: len(of_rank)])
-        return self._of_usual_steps(np.maximum(most, exchanged.union_by_step(self.steps)))
+        return self._within_steps(np.maximum(most, exchanged.union_by_step(self.steps)))
 
     def beyond(self, places: Sequence[int], claimed: Sequence[I64], exchanged: Pieces) -> I64:
         """By step, what these claims of the ranks at these places add to what was claimed before."""
@@ -94,14 +93,14 @@ class JobGain:
         self._exchanged.append(exchanged)
         reached = self._claimed_ns.max(axis=0, initial=0)
         reached = np.maximum(reached, Pieces.joined(self._exchanged).union_by_step(self.steps))
-        reached = np.maximum(self._of_usual_steps(reached), self._reached_ns)
+        reached = np.maximum(self._within_steps(reached), self._reached_ns)
         gained: I64 = reached - self._reached_ns
         self._reached_ns = reached
         return gained
 
-    def _of_usual_steps(self, lost_ns: I64) -> I64:
-        """The same share of each recorded step as this is of a step that is not recorded; at most all of it."""
-        lost: I64 = np.minimum(np.ceil(lost_ns * self.slowdown).astype(np.int64), self.lengths_ns)
+    def _within_steps(self, lost_ns: I64) -> I64:
+        """At most the average step: the slowest rank may take longer."""
+        lost: I64 = np.minimum(lost_ns, self.lengths_ns)
         return lost
 
     def share(self, by_step: I64) -> float:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.open_again import RankKey
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.rank_match import RankMatch
 from redline.findings.match import claimed_in_order, match_rules, matched_rules, rules_of
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.open_again import RankKey
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.rank_match import RankMatch
 from redline.timeline.intervals import Intervals
 
 _MOST_SPANS = 1_000_000  # of all ranks: beyond it traces are opened again, which costs time instead of memory

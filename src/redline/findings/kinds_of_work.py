@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from redline.analysis.rank.call_sites import Frame, frame_of, weights_ns
+from redline.ledger.rank.call_sites import Frame, frame_of, weights_ns
 from redline.timeline.host_evidence import HostEvidence
 from redline.timeline.intervals import Intervals
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.accounts import IDLE, Account
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.rank_match import RankMatch, longest
 from redline.findings.registry import rules_for
 from redline.findings.rule import Rule, RuleMatch
+from redline.ledger.accounts import IDLE, Account
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.rank_match import RankMatch, longest
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import TimelineOrigin
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.operator_cost import argument_texts, operators_in_steps, outermost
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.roofline.sizes import PRODUCTS, product_of
 from redline.timeline.table import I64
-from redline.work.sizes import PRODUCTS, product_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.distinct import distinct
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from redline.capture.lever_kinds import KINDS
 from redline.errors import UsageError
 from redline.findings.pages import Page, codes, page_of
-from redline.launch.lever_kinds import KINDS
 
 _CODE = re.compile(r"RL-[A-Z]{1,2}[0-9]{1,2}")
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.accounts import Account
-from redline.analysis.rank.activity import loader_time, own_time_of_operators
-from redline.analysis.rank.host_phases import PHASES, HostPhases
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.match import COMPUTE
 from redline.findings.replayed import CriticalPathParts, PathPart
+from redline.ledger.accounts import Account
+from redline.ledger.rank.activity import loader_time, own_time_of_operators
+from redline.ledger.rank.host_phases import PHASES, HostPhases
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.replay.critical_path import CriticalPath
 from redline.replay.digest_graph import LINE, DigestGraph, Part
 from redline.replay.edges import EdgeKind
@@ -198,10 +198,18 @@ def _add_rank(
     names = labels.row_name[path.row[device]]
     tables.add("operators", _by_name(labels.texts, names, dur_ns[device]))
     if labels.phases is not None:
-        phase = labels.phases.at(begin_ns)
-        phase[has_row] = labels.row_phase[path.row[has_row]]
-        amounts = np.bincount(phase, weights=dur_ns, minlength=len(PHASES))
-        tables.add("phases", zip(map(str, PHASES), amounts.tolist(), strict=True))
+        tables.add("phases", _by_phase(labels.phases, labels.row_phase, path, clock_ns))
+
+
+def _by_phase(phases: HostPhases, row_phase: Column, path: CriticalPath, clock_ns: int) -> Iterable[tuple[str, float]]:
+    """Work of the device is in the phase of its launch; all else in those that the host is in meanwhile, as a stretch
+    of the host may last for a whole step."""
+    launched = path.row >= 0
+    amounts = np.bincount(row_phase[path.row[launched]], weights=path.dur_ns[launched], minlength=len(PHASES))
+    begin_ns = path.start_ns[~launched] - clock_ns
+    for phase, of_device in zip(PHASES, amounts.tolist(), strict=True):
+        meanwhile = phases.when(phase).overlap_with(begin_ns, begin_ns + path.dur_ns[~launched])
+        yield str(phase), of_device + float(meanwhile.sum())
 
 
 def _add_operators(

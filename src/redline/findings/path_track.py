@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from redline.analysis.accounts import Account
-from redline.analysis.rank.rank_analysis import analysis_of
 from redline.findings.match import COMPUTE
 from redline.findings.path_parts import ACCOUNT_OF, PathLabels, clock_shift, labels_of
 from redline.findings.replay_job import too_large
+from redline.ledger.accounts import Account
+from redline.ledger.rank.rank_analysis import analysis_of
 from redline.replay.critical_path import CriticalPath, critical_path_of
 from redline.replay.edges import EdgeKind
 from redline.replay.forecast import JobReplay, RankReplay, rank_replay

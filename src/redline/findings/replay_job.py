@@ -7,9 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.digests import work_on_ranks
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.beside_path import beside_path
 from redline.findings.exposed import time_of
 from redline.findings.finding import Finding, Findings, GainForecast
@@ -20,8 +17,11 @@ from redline.findings.registry import RULES
 from redline.findings.replayed import CriticalPathParts, ReplayedJob, ReplayedScenario
 from redline.findings.rule import Rule
 from redline.findings.what_if import transfer_gone
+from redline.job.read_files import JobOptions
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.digests import work_on_ranks
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.progress import Progress, silent
-from redline.ranks.read_files import JobOptions
 from redline.replay.changes import Change, Scenario, SpanChange
 from redline.replay.critical_path import CriticalPath, critical_path_of
 from redline.replay.digest_changes import digest_replay
@@ -172,19 +172,20 @@ def _replayed_digests(diagnosis: Diagnosis, findings: Findings, work: ReplayWork
     return replace(_Replaying(diagnosis, findings, work, ranks, parts).replayed(), coarse=why)
 
 
-def forecasts_of(findings: Findings, replayed: ReplayedJob, slowdown: float) -> dict[str, GainForecast]:
-    """By code. A fix gains at most what its finding can gain alone: what the replay says beyond that is cut."""
-    return {
-        finding.code: _forecast(finding, _BY_CODE[finding.code], replayed, slowdown) for finding in findings.findings
-    }
+def forecasts_of(findings: Findings, replayed: ReplayedJob) -> dict[str, GainForecast]:
+    """By code; none where nothing was replayed, which is said once. A fix gains at most what its finding can gain
+    alone: what the replay says beyond that is cut."""
+    if replayed.declined:
+        return {}
+    return {finding.code: _forecast(finding, _BY_CODE[finding.code], replayed) for finding in findings.findings}
 
 
-def _forecast(finding: Finding, rule: Rule, replayed: ReplayedJob, slowdown: float) -> GainForecast:
+def _forecast(finding: Finding, rule: Rule, replayed: ReplayedJob) -> GainForecast:
     fix = replayed.fixes.get(finding.code)
-    declined = rule.no_replay or replayed.declined or _why_no_fix(fix, replayed.coarse)
+    declined = rule.no_replay or _why_no_fix(fix, replayed.coarse)
     if declined or fix is None:
         return GainForecast(gain_ns=0.0, replayed_ns=0.0, declined=declined)
-    replayed_ns = min(fix.gain_share * slowdown, 1.0) * finding.step_ns
+    replayed_ns = fix.gain_share * finding.step_ns
     return GainForecast(gain_ns=min(max(replayed_ns, 0.0), finding.alone_ns), replayed_ns=replayed_ns)
 
 

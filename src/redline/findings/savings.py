@@ -4,15 +4,17 @@ from collections.abc import Collection
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask, compute_ns
-from redline.analysis.rank.kernels import Floats, OperatorCalls
-from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.activity import Mask, compute_ns
+from redline.ledger.rank.kernels import Floats, OperatorCalls
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
 
 PRODUCTS = ("matmul", "convolution", "attention")
 """Families of operators that multiply and add: they have a peak."""
+CORE_BYTES_PER_S = 10e9  # that a core of any server reads from its memory
+FLOPS_PER_BYTE = 16  # that a core computes in the time in which it reads a byte
 
 
 def savings(analysis: RankAnalysis, saved_ns: Floats) -> Intervals:
@@ -42,6 +44,39 @@ def beyond(analysis: RankAnalysis, group: I64, kept_ns: Floats) -> Floats:
     saved = np.zeros(len(compute))
     saved[order] = np.clip(reached_ns - kept_ns[of], 0, dur_ns)
     return saved
+
+
+def work_that_stays(analysis: RankAnalysis) -> Intervals:
+    """The first part of each piece of compute on a CPU: its arithmetic, and the traffic of what is no product, at the
+    best rate that a core is known or seen to have. However calls are put together, this is left of them.
+
+    Weights of a product are read once for all that it is computed for: of products, only the arithmetic stays.
+    """
+    calls = analysis.kernels.calls
+    if not len(calls):
+        return Intervals.empty()
+    time_ns, is_product = np.maximum(calls.time_ns, 1), in_families(calls, PRODUCTS)
+    bytes_per_ns = _usual_best(calls.bytes, time_ns, CORE_BYTES_PER_S / 1e9)
+    flops_per_ns = _usual_best(calls.flops, time_ns, FLOPS_PER_BYTE * bytes_per_ns)
+    math_ns = np.where(np.isfinite(calls.math_ns), calls.math_ns, calls.flops / flops_per_ns)
+    stays_ns = np.where(is_product, math_ns, np.maximum(math_ns, calls.bytes / bytes_per_ns))
+    stays_ns /= _running_share(analysis)  # what waits for a core takes longer, whatever it is
+    compute = analysis.activity.compute
+    return Intervals.union_of(compute.start_ns, compute.start_ns + of_calls(analysis, stays_ns).astype(np.int64))
+
+
+def _running_share(analysis: RankAnalysis) -> float:
+    """Of the time in which the training thread wanted a core; 1 where that was not counted."""
+    steps = analysis.timeline.evidence.steps
+    if not len(steps) or not steps.within("run_queue_ns", 0, 1 << 62):
+        return 1.0
+    cpu_ns, waited_ns = (float(analysis.counted(ns).sum()) for ns in (steps.cpu_ns, steps.run_queue_ns))
+    return max(cpu_ns, 1.0) / max(cpu_ns + waited_ns, 1.0)
+
+
+def _usual_best(amounts: Floats, time_ns: I64, least: float) -> float:
+    """The rate that a tenth of the calls reach: single ones are timed too roughly."""
+    return max(float(np.quantile(amounts / time_ns, 0.9)), least)
 
 
 def in_families(calls: OperatorCalls, families: Collection[str]) -> Mask:

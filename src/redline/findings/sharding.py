@@ -4,10 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.backward_passes import FORWARD
-from redline.analysis.rank.digest import Digest
 from redline.findings.exposed import (
     begun_in_steps,
     exchanges_where,
@@ -19,6 +15,10 @@ from redline.findings.exposed import (
     untold_figures,
 )
 from redline.findings.rule import JobMatch
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.backward_passes import FORWARD
+from redline.ledger.rank.digest import Digest
 from redline.timeline.intervals import Intervals
 from redline.trace import schema
 

@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.operator_cost import argument_texts, marked, operators_in_steps, where_arguments
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.roofline.sizes import is_channels_first, is_channels_last, shapes_of, types_of
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
-from redline.work.sizes import is_channels_first, is_channels_last, shapes_of, types_of
 
 AS_OFTEN = 0.5  # back as to: a loss is converted once, and what is computed in another type often both ways
 _FLOATS = {"float", "double", "c10::Half", "c10::BFloat16"}  # as the profiler names them

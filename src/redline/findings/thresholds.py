@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from redline.analysis.accounts import ACCOUNTS, IDLE, Account
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline, Unseen
 from redline.errors import UsageError
 from redline.findings.finding import Finding, Findings
 from redline.findings.registry import RULES
+from redline.ledger.accounts import ACCOUNTS, IDLE, Account
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.first_screen import Outline, Unseen
 
 _WRITTEN = re.compile(
     r"\s*(?P<what>[A-Za-z][\w -]*?)\s*(?:(?P<sign>[<>]=?)\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>%|ns|us|ms|s)?)?\s*"

@@ -2,11 +2,11 @@
 
 from collections import Counter, defaultdict
 
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.rank_match import RankMatch
 from redline.findings.finding import ClaimedTime
 from redline.findings.job_gain import Pieces
 from redline.findings.rule import Rule
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.rank_match import RankMatch
 from redline.timeline.table import I64
 
 _MOST_PLACES = 8

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 

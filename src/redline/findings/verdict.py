@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from redline.analysis.accounts import COMMUNICATION, COMPUTE, IDLE, Account
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline, Unseen
 from redline.findings.finding import OF_KERNELS, Finding, Limit, Verdict
+from redline.ledger.accounts import COMMUNICATION, COMPUTE, IDLE, Account
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.first_screen import Outline, Unseen
 
 WORTHWHILE = 0.05  # of the step: a finding of this bound is worth acting on
 MUCH_LOST = 0.10  # of the step, outside kernels: twice what one finding must be worth, so more than what is no matter
@@ -58,13 +58,13 @@ def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Findin
         healthy=first is None and lost < MUCH_LOST and sound and has_steps(outline),
         first=first.code if first is not None else "",
         phases=dict(Counter(phase for rank in diagnosis.ranks for phase in rank.origin.phases if phase)),
-        starved_share=first.share if first is not None and first.code == _STARVED else 0.0,
+        starved_share=first.expected_share if first is not None and first.code == _STARVED else 0.0,
     )
 
 
 def _is_worthwhile(finding: Finding) -> bool:
-    """By what it claims and, where that was replayed, gains: what is beside the critical path gains nothing."""
-    return finding.share >= WORTHWHILE and finding.expected_share >= WORTHWHILE and not finding.is_void
+    """By what it gains as the only fix: what is beside the critical path gains nothing."""
+    return finding.expected_share >= WORTHWHILE and not finding.is_void
 
 
 def has_steps(outline: Outline) -> bool:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from redline.analysis.rank.activity import loader_time, working_lanes
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.waits import Cause
+from redline.ledger.rank.activity import loader_time, working_lanes
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.waits import Cause
 from redline.replay.changes import Change, SpanChange, Target, TimeChange
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, grouped

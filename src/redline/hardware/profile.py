@@ -4,13 +4,13 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from math import isfinite
 from pathlib import Path
 
 import msgspec
 
-from redline.artifacts import Envelope, check_envelope, read_whole, write_atomic
+from redline.artifacts import Envelope, write_atomic
+from redline.artifacts.file_kind import MOST_NUMBER, FileKind
 from redline.errors import InputError
 from redline.hardware import catalogue
 from redline.hardware.machine import FIGURE_UNITS, Figure, FigureSource, Machine, calibrated, split_usable, too_wide
@@ -18,12 +18,9 @@ from redline.storage import path_of
 
 KIND = "machine-profile"
 SCHEMA_VERSION = 1
-_LARGEST_BYTES = 10_000_000
-_SMALLEST, _LARGEST = 1e-30, 1e30  # of any number: what is computed from a few of them is finite
 _OF_UNIT = {"B": (1, 1e18), "B/s": (1, 1e18), "FLOP/s": (1, 1e24), "OP/s": (1, 1e24), "ns": (1e-3, 1e15), "W": (1, 1e9)}
 _OF_COUNTS = (1, 1e7)
 _DATE = re.compile(r"20\d\d-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
-_ENVELOPE = frozenset(field.name for field in fields(Envelope))
 
 
 class _Measured(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -37,8 +34,13 @@ class _Measured(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Profile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What the file holds beside its envelope."""
+    """What the file holds."""
 
+    kind: str
+    schema_version: int
+    made_by: str
+    synthetic: bool
+    redline_version: str
     name: str
     base: str = ""
     vendor: str = ""
@@ -47,6 +49,16 @@ class _Profile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     figures: dict[str, _Measured]
     calibration: dict[str, object] | None = None
     """All that was measured, for those who draw or compare it. The figures are what it comes to."""
+
+
+PROFILE = FileKind(
+    "a machine profile",
+    _Profile,
+    "correct or remake it",
+    most_bytes=10_000_000,
+    envelope=(KIND, SCHEMA_VERSION),
+    numbers=(1e-30, MOST_NUMBER),
+)
 
 
 def choose(text: str | None, device_name: str, memory_bytes: int = 0, multiprocessors: int = 0) -> Machine:
@@ -64,13 +76,13 @@ def find_machine(text: str) -> Machine:
 def is_profile_path(text: str) -> bool:
     """Whether this names a file rather than a record. A record wins over a file that happens to have its name."""
     looks_like_one = text.endswith(".json") or os.sep in text
-    return looks_like_one or (not catalogue.search(text) and _is_file(path_of(text)))
+    return looks_like_one or (not catalogue.search(text) and _is_file(text))
 
 
-def _is_file(path: Path) -> bool:
+def _is_file(text: str) -> bool:
     try:
-        return path.is_file()
-    except OSError:  # a name that no file can have, such as one that is too long
+        return path_of(text).is_file()
+    except (OSError, InputError):  # a name that no file can have, such as one that is too long
         return False
 
 
@@ -79,61 +91,25 @@ def _is_file(path: Path) -> bool:
 
 def load_profile(path: Path) -> Machine:
     """The machine of a profile: its own figures, and those of the record that it is based on for all others."""
-    profile, where, synthetic = _sound(path)
-    return _machine(profile, where, synthetic=synthetic)
+    return _machine(_sound(path), path)
 
 
 def load_calibration(path: Path) -> tuple[Machine, Mapping[str, object]]:
     """The machine of a profile, and all that `redline calibrate` measured of it."""
-    profile, where, synthetic = _sound(path)
+    profile = _sound(path)
     if profile.calibration is None:
         raise InputError(f"{path} has figures only, not the measurements behind them; make it with `redline calibrate`")
-    return _machine(profile, where, synthetic=synthetic), profile.calibration
+    return _machine(profile, path), profile.calibration
 
 
-def _sound(path: Path) -> tuple[_Profile, Path, bool]:
-    """The content of the file, where it is, and whether it was made up."""
-    record = _read(path)
-    envelope = check_envelope(record, KIND, SCHEMA_VERSION, where=str(path))
-    content = {key: value for key, value in record.items() if key not in _ENVELOPE}
-    try:
-        profile = msgspec.convert(content, _Profile)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path} is not a sound machine profile: {error}; correct or remake it") from error
+def _sound(path: Path) -> _Profile:
+    profile = PROFILE.read(path)
     if not profile.name.strip():
         raise InputError(f"{path} names no machine: its field 'name' is empty; correct or remake it")
-    return profile, path, envelope.synthetic
+    return profile
 
 
-def _read(path: Path) -> Mapping[str, object]:
-    data = read_whole(path, _LARGEST_BYTES, "a machine profile")
-    try:
-        record = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is damaged or no machine profile: {error}; remake it or give another") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{path} is no machine profile: it holds no JSON object; give another")
-    wrong = _beyond(record)
-    if wrong:
-        raise InputError(f"{path} is not a sound machine profile: {wrong} cannot be measured; correct or remake it")
-    return record
-
-
-def _beyond(record: Mapping[str, object]) -> str:
-    """The first number, with its place, that is so large or so small that no machine has it; "" where there is none."""
-    rest: list[tuple[str, object]] = [("", record)]
-    while rest:
-        place, value = rest.pop()
-        if isinstance(value, dict):
-            rest += ((f"{place}.{key}", member) for key, member in value.items())
-        elif isinstance(value, list):
-            rest += ((f"{place}[{number}]", item) for number, item in enumerate(value))
-        elif isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
-            return f"{place[1:]} = {value:.3g}"
-    return ""
-
-
-def _machine(profile: _Profile, path: Path, *, synthetic: bool) -> Machine:
+def _machine(profile: _Profile, path: Path) -> Machine:
     figures = {name: _figure(name, measured, path) for name, measured in profile.figures.items()}
     if not profile.base:
         usable, unusable = split_usable(figures)
@@ -141,7 +117,7 @@ def _machine(profile: _Profile, path: Path, *, synthetic: bool) -> Machine:
             name=profile.name,
             vendor=profile.vendor,
             architecture=profile.architecture,
-            synthetic=synthetic,
+            synthetic=profile.synthetic,
             notes=tuple(profile.notes),
             figures=usable,
             unusable=unusable,
@@ -152,7 +128,7 @@ def _machine(profile: _Profile, path: Path, *, synthetic: bool) -> Machine:
             f"{path} is based on the record {profile.base!r}, which the catalogue does not have; "
             "`redline hardware` lists the records"
         )
-    return calibrated(base, profile.name, figures, synthetic=synthetic, notes=tuple(profile.notes))
+    return calibrated(base, profile.name, figures, synthetic=profile.synthetic, notes=tuple(profile.notes))
 
 
 def _figure(name: str, measured: _Measured, path: Path) -> Figure:
@@ -172,7 +148,7 @@ def _figure(name: str, measured: _Measured, path: Path) -> Figure:
         raise InputError(f"{where}: {measured.when!r} in 'when' is not a date; write it like 2026-08-14")
     if not measured.how.strip():
         raise InputError(f"{where}: 'how' is empty; say how it was measured")
-    if measured.spread is not None and not 0 <= measured.spread <= _LARGEST:
+    if measured.spread is not None and not 0 <= measured.spread <= MOST_NUMBER:
         raise InputError(f"{where}: the spread {measured.spread} is not a share of the value, such as 0.02")
     return Figure(
         value=measured.value,

@@ -33,6 +33,18 @@ def ask(
     lake: Path, question: str | None, sql: str | None, *, parameters: Mapping[str, Cell], days: int | None = None
 ) -> AskedLake:
     """Of all days, or of so many up to the newest of the lake."""
+    if sql is None:
+        return ask_here(lake, question, sql, parameters=parameters, days=days)
+    from redline.lake.sql_process import ask_elsewhere
+
+    asked: AskedLake = ask_elsewhere(lake, sql, days)
+    return asked
+
+
+def ask_here(
+    lake: Path, question: str | None, sql: str | None, *, parameters: Mapping[str, Cell], days: int | None
+) -> AskedLake:
+    """The same in this process, for SQL of our own."""
     named = None if question is None else _named(question, parameters)
     for _ in range(_TRIES):
         parts = _parts_of_days(lake, days)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redline.capture.run_record import CAPTURED, NAME, RunRecord, read_record
 from redline.errors import InputError, UsageError
-from redline.launch.run_record import CAPTURED, NAME, RunRecord, read_record
 
 _HOUR_NS = 3_600_000_000_000
 _PARENTS = 4  # folders above a digest in which the record of its run is looked for

@@ -24,6 +24,7 @@ from redline.lake.schema import COLUMNS, KIND, SCHEMA_VERSION, STRUCTS
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9]{19})-([0-9a-f]{8})\.v([0-9]{1,9})\.parquet")
 _DAY = re.compile(r"day=([0-9]{4}-[0-9]{2}-[0-9]{2})")
 _ROW_GROUP = 32_768  # rows: as many as a core reads at once
+_TRIES = 5  # to write into a day that retention removes at that moment
 _SETTLED = 20  # times that a folder is listed until it stays the same
 ENVELOPE = b"redline"
 
@@ -45,14 +46,16 @@ class LakePart:
         name, day = _NAME.fullmatch(path.name), _DAY.fullmatch(path.parent.name)
         if name is None or day is None:
             return None
-        return cls(
-            day=day[1],
-            added_ns=int(name[2]),
-            content=name[1],
-            unique=name[3],
-            schema_version=int(name[4]),
-            path=path,
-        )
+        with suppress(ValueError):  # 2026-99-99
+            return cls(
+                day=str(date.fromisoformat(day[1])),
+                added_ns=int(name[2]),
+                content=name[1],
+                unique=name[3],
+                schema_version=int(name[4]),
+                path=path,
+            )
+        return None
 
 
 def parts_of(lake: Path) -> tuple[LakePart, ...]:
@@ -92,9 +95,23 @@ def write_part(lake: Path, table: Any, *, made_by: str) -> LakePart:
     """Rows of the current schema as a new file, beside all others; earlier files of the same digests are removed."""
     day = _day_of(table)
     folder = lake / f"day={day}"
-    _make_folder(folder)
     added_ns = max(table["added_ns"].to_pylist())
     path = folder / f"{_content_of(table)}-{added_ns:019d}-{os.urandom(4).hex()}.v{SCHEMA_VERSION}.parquet"
+    for left in reversed(range(_TRIES)):
+        _make_folder(folder)
+        try:
+            _write(path, table, made_by)
+            break
+        except OutputError:
+            if not left or folder.exists():
+                raise  # else retention took the day away, which was empty until now
+    part = LakePart.of(path)
+    assert part is not None  # it was named a moment ago
+    _remove_earlier(part)
+    return part
+
+
+def _write(path: Path, table: Any, made_by: str) -> None:
     with write_atomic(path) as file:
         parquet().write_table(
             table.replace_schema_metadata({ENVELOPE: _envelope(table, made_by)}),
@@ -106,10 +123,6 @@ def write_part(lake: Path, table: Any, *, made_by: str) -> LakePart:
             column_encoding=dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED"),
             write_page_index=False,
         )
-    part = LakePart.of(path)
-    assert part is not None  # it was named a moment ago
-    _remove_earlier(part)
-    return part
 
 
 def _paths(kinds: Sequence[str]) -> list[str]:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from redline.analysis.accounts import ACCOUNTS, Account
 from redline.lake.lake_answer import AnswerColumn
 from redline.lake.schema import account_column
+from redline.ledger.accounts import ACCOUNTS, Account
 
 # Nobody loses what the arithmetic and the bytes need, and of compute that cannot be rated nobody knows.
 LOST = tuple(a for a in ACCOUNTS if a not in (Account.MATH, Account.MEMORY, Account.UNRATED))

@@ -13,10 +13,15 @@ from redline.lake.migrate import migrated
 from redline.lake.parts import LakePart
 from redline.lake.schema import SCHEMA_VERSION, arrow_schema
 
+_NEVER_NULL = ("digest_id", "added_ns", "job", "rank", "start_ns", "end_ns")
+_LEAST_BYTES = 8  # of a row
+
 
 def scanned(parts: Sequence[LakePart]) -> Any:
     """A pyarrow dataset, which reads columns when they are asked for; a table where parts are of an older schema."""
     refuse_newer(parts)
+    for part in parts:
+        _refuse_declared(part.path)
     current = [str(part.path) for part in parts if part.schema_version == SCHEMA_VERSION]
     older = [part for part in parts if part.schema_version < SCHEMA_VERSION]
     rows = dataset().dataset(current, schema=arrow_schema(), format="parquet") if current else None
@@ -38,12 +43,28 @@ def refuse_newer(parts: Sequence[LakePart]) -> None:
 def read_part(part: LakePart) -> Any:
     """The whole file as a table in the current schema."""
     try:
+        _refuse_declared(part.path)
         table = parquet().read_table(part.path, partitioning=None)
-        return migrated(table, part.schema_version).cast(arrow_schema())
+        rows = migrated(table, part.schema_version).cast(arrow_schema())
+        if any(rows[name].null_count for name in _NEVER_NULL):
+            raise ValueError(f"a row without {', '.join(_NEVER_NULL)}")
     except FileNotFoundError:
         raise
     except (pyarrow().ArrowException, OSError, KeyError, ValueError) as error:
         raise damaged(part.path, error) from error
+    return rows
+
+
+def _refuse_declared(path: Path) -> None:
+    """InputError for more rows than a file of its length can have: the id of each is a hash, which nothing packs."""
+    try:
+        rows = parquet().read_metadata(path).num_rows
+        if rows * _LEAST_BYTES > path.stat().st_size:
+            raise ValueError(f"it claims to have {rows:,} rows")
+    except FileNotFoundError:
+        raise
+    except (pyarrow().ArrowException, OSError, ValueError) as error:
+        raise damaged(path, error) from error
 
 
 def damaged(path: Path, error: BaseException) -> InputError:

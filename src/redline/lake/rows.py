@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.lateness import LateRank
-from redline.analysis.rank.digest import Digest
+from redline.capture.run_record import RunRecord
 from redline.findings.finding import Finding
 from redline.lake.extra import pyarrow
 from redline.lake.labels import JobLabels, represented_hours
 from redline.lake.schema import ACCOUNT_COLUMNS, MOST_OPERATORS, arrow_schema
-from redline.launch.run_record import RunRecord
+from redline.ledger.accounts import ACCOUNTS
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.lateness import LateRank
+from redline.ledger.rank.digest import Digest
 
 Struct = dict[str, Any]
 

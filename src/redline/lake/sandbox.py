@@ -25,6 +25,7 @@ _SETTINGS = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",  # variables of this process are no tables
     "memory_limit": "2GB",
+    "enable_progress_bar": "false",  # it would be drawn on stdout
 }
 _AT_START = {"temp_directory": ""}  # nothing is spilled to disk; what has no access to files may not be told so later
 _NEWEST = "QUALIFY row_number() OVER (PARTITION BY digest_id ORDER BY added_ns DESC) = 1"
@@ -115,7 +116,7 @@ def _register(connection: Any, parts: Sequence[LakePart]) -> None:
     try:
         rows = scanned(parts)
         doubles = has_doubles(rows)
-    except (OSError, ValueError) as error:  # of pyarrow, whose errors are these as well
+    except (pyarrow().ArrowException, OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise damaged_part(parts) or InputError(f"the lake cannot be read: {error}") from error

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from redline.analysis.accounts import ACCOUNTS
 from redline.lake.extra import pyarrow
+from redline.ledger.accounts import ACCOUNTS
 
 KIND = "lake-part"
 SCHEMA_VERSION = 2  # 2: labels, what each finding gains, hours that a window stands for, operators

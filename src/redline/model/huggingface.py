@@ -1,13 +1,12 @@
 """Reads the config.json of a Hugging Face model into a description of it."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from redline.artifacts import read_whole
-from redline.errors import InputError, first_line
+from redline.artifacts.file_kind import ANY_NUMBER, FileKind
+from redline.errors import InputError
 from redline.model.families import decoder, diffusion, encoder, experts, hybrid
 from redline.model.fields import Fields
 from redline.model.model import Model
@@ -50,7 +49,13 @@ DIFFUSION: dict[str, Callable[[Fields], Model]] = {
 """By `_class_name`, as diffusers writes it."""
 
 
-_MOST_BYTES = 10_000_000
+CONFIG = FileKind(
+    "the config.json of a Hugging Face model",
+    dict[str, Any],
+    "give it as it was published",
+    most_bytes=10_000_000,
+    numbers=ANY_NUMBER,  # Infinity stands in published ones; of those that are read, each has its limits
+)
 _MOST_PARAMETERS = 10**15  # hundreds of times as many as the largest model has
 
 
@@ -60,19 +65,7 @@ def read_config(source: Path | str | dict[str, Any]) -> Model:
         return _from_values(source, "the config")
     path = path_of(source)
     path = path / "config.json" if path.is_dir() else path
-    return _from_values(load_config(path), str(path))
-
-
-def load_config(path: Path) -> dict[str, Any]:
-    """What is in a config.json."""
-    data = read_whole(path, _MOST_BYTES, "the config.json of a Hugging Face model")
-    try:
-        values = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {first_line(error)}. Give a config.json, unchanged.") from None
-    if not isinstance(values, dict):
-        raise InputError(f"{path} holds no JSON object. Give the config.json of a Hugging Face model.")
-    return values
+    return _from_values(CONFIG.read(path), str(path))
 
 
 def _from_values(values: dict[str, Any], where: str) -> Model:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redline.model.flops import Pairs, forward_flops
-from redline.model.huggingface import load_config
+from redline.model.huggingface import CONFIG
 from redline.model.known import known_config, read_model
 from redline.model.kv_cache import numbers_per_token
 from redline.model.model import Model
@@ -66,7 +66,7 @@ def served_model(source: str) -> ServedModel:
 def _config(source: str) -> dict[str, Any]:
     path = path_of(source)
     if path.suffix == ".json" or path.exists():
-        values = load_config(path / "config.json" if path.is_dir() else path)
+        values = CONFIG.read(path / "config.json" if path.is_dir() else path)
     else:
         values = known_config(source.rpartition("/")[2].lower())
     inner = values.get("text_config")

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.waits import LONG_LAUNCH_NS, QUEUE_DEPTH
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.waits import LONG_LAUNCH_NS, QUEUE_DEPTH
 from redline.replay.recorded_order import RecordedWork
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline

@@ -6,8 +6,8 @@ backend            [== exchange ==]
 
 import numpy as np
 
-from redline.analysis.rank.activity import own_time_of_operators
-from redline.analysis.rank.name_matching import matching
+from redline.ledger.rank.activity import own_time_of_operators
+from redline.ledger.rank.name_matching import matching
 from redline.replay.recorded_order import RecordedWork, device_work, runs_on_cpu
 from redline.timeline.table import I64, grouped, numbers_in
 from redline.timeline.timeline import NONE, Kind, Timeline

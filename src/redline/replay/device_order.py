@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
+from redline.ledger.rank.activity import Mask
 from redline.replay.recorded_order import RecordedWork
 from redline.timeline.table import I64, grouped
 from redline.timeline.timeline import NONE, Timeline

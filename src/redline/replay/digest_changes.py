@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from redline.analysis.rank.digest import Digest
+from redline.ledger.rank.digest import Digest
 from redline.replay.changes import Change, Scenario, Target, TimeChange
 from redline.replay.digest_graph import LINE, DigestGraph, Part
 from redline.replay.edges import EdgeKind

@@ -11,10 +11,10 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.accounts import ACCOUNTS, COMMUNICATION, COMPUTE, Account
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import NamedExchanges
-from redline.analysis.rank.ledger import Amounts
+from redline.ledger.accounts import ACCOUNTS, COMMUNICATION, COMPUTE, Account
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.exchanges import NamedExchanges
+from redline.ledger.rank.ledger import Amounts
 from redline.replay.device_order import Latencies
 from redline.replay.edges import EdgeKind, EdgeList
 from redline.replay.explained import Explained

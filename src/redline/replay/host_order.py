@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
+from redline.ledger.rank.activity import Mask
 from redline.replay.edges import EdgeKind, EdgeList
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I32, I64, Column, grouped

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from redline.analysis.job.shared_collectives import ONE_WAY, rank_arrivals
-from redline.ranks.collectives import RankArrivals, rows_by_rank
-from redline.ranks.matched_collectives import MatchedCollectives, meet
+from redline.job.collectives import RankArrivals, rows_by_rank
+from redline.job.matched_collectives import MatchedCollectives, meet
+from redline.ledger.job.shared_collectives import ONE_WAY, rank_arrivals
 from redline.replay.edges import EdgeKind, EdgeList, Edges, joined_edges
 from redline.replay.rank_graph import ORIGIN, RankGraph
 from redline.replay.residuals import FAR_NS, with_residuals

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
+from redline.ledger.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.replay.edges import EdgeKind
 from redline.replay.job_graph import JobGraph
 from redline.replay.rank_graph import RankGraph

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.activity import window_of
-from redline.analysis.rank.exchanges import NamedExchanges, series_of
+from redline.ledger.rank.activity import window_of
+from redline.ledger.rank.exchanges import NamedExchanges, series_of
 from redline.replay.blocked_calls import BlockedCalls, blocked_calls
 from redline.replay.cpu_order import recorded_work
 from redline.replay.device_order import Latencies, StreamOrder, latencies_of, stream_order

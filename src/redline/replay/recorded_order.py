@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.name_matching import matching
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.name_matching import matching
 from redline.timeline.table import I64, Column, grouped, numbers_in
 from redline.timeline.timeline import BUSY_KINDS, CALL_KINDS, NONE, Timeline
 from redline.trace import schema

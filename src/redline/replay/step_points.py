@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.step_borders import last_work_of_steps, step_borders
+from redline.ledger.rank.step_borders import last_work_of_steps, step_borders
 from redline.replay.edges import EdgeKind, EdgeList
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import Timeline

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.name_matching import matching
+from redline.ledger.rank.name_matching import matching
 from redline.replay.blocked_calls import SKEW_NS
 from redline.replay.recorded_order import RecordedWork
 from redline.timeline.table import I64, grouped

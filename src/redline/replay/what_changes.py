@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from redline.analysis.rank.activity import loader_time, own_time_of_operators
-from redline.analysis.rank.name_matching import matching
+from redline.ledger.rank.activity import loader_time, own_time_of_operators
+from redline.ledger.rank.name_matching import matching
 from redline.replay.changes import Scenario, SpanChange, Target, TimeChange
 from redline.replay.edges import EdgeKind
 from redline.replay.host_weights import WeighedTime

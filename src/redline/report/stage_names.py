@@ -12,7 +12,6 @@ _NAMES = {
     ProgressStage.COLLECTIVES: marked("measuring collectives"),
     ProgressStage.SEARCH: marked("searching layouts"),
     ProgressStage.TIME: marked("timing pairs"),
-    ProgressStage.VALIDATE: marked("predicting published runs"),
 }
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from redline.report.language import _
+from redline.job.read_failures import Failure, unread_of
+from redline.report.language import _, ngettext
 
 
 def clipped(text: str, limit: int = 120) -> str:
@@ -37,6 +38,20 @@ def rank_list(ranks: Iterable[int], limit: int = 12) -> str:
     text = ", ".join(words[:limit])
     more = len(words) - limit
     return _("{ranks} and {count} more").format(ranks=text, count=more) if more > 0 else text
+
+
+def about_some_ranks(ranks: int, world_size: int, failures: Iterable[Failure]) -> str:
+    """The first sentence of a result that is not of all ranks; "" where every file could be read."""
+    unread = unread_of(failures)
+    if not unread:
+        return ""
+    text = ngettext(
+        "This is about {ranks:,} of {total:,} ranks; {unread:,} file could not be read.",
+        "This is about {ranks:,} of {total:,} ranks; {unread:,} files could not be read.",
+        unread,
+    )
+    total = world_size if world_size >= max(ranks, 2) else ranks + unread
+    return text.format(ranks=ranks, total=total, unread=unread)
 
 
 def plural(count: int, word: str, words: str = "") -> str:

@@ -1,22 +1,21 @@
 """What a client measured of its requests: the file that `vllm bench serve --save-result --save-detailed` writes."""
 
-import json
-import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
-from redline.artifacts import open_ordinary
-from redline.errors import InputError, first_line
+from redline.artifacts.file_kind import FileKind
+from redline.errors import InputError
 from redline.serving.recording import ServingRecording
 from redline.serving.request_ledger import RequestAccount, RequestLedger, RequestTimes
 from redline.timeline.table import I64
 
 _NS_PER_S = 1_000_000_000
+_Seconds = Annotated[float, Meta(ge=0, le=1e6)]
 _NUMBERED = re.compile(r"bench-[0-9a-f]+-(\d+)-")  # in the name of a request, which the client gives it
 
 
@@ -29,23 +28,35 @@ class ClientTimes:
     last_token_ns: I64
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Detailed:
+    """The columns of the file that are read, one row per request."""
+
+    ttfts: list[_Seconds]
+    itls: list[list[_Seconds]]
+    errors: list[str]
+
+
+_CLIENT = FileKind(
+    "detailed results of `vllm bench serve`",
+    _Detailed,
+    "give --save-detailed to it",
+    most_bytes=128 << 20,
+    is_large=True,
+)
+
+
 def read_client(path: Path) -> ClientTimes:
     """InputError where it is another file."""
-    try:
-        with os.fdopen(open_ordinary(path), encoding="utf-8") as file:
-            told = json.load(file)
-        table = _table(told)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise InputError(f"{path}: these are no detailed results of `vllm bench serve`: {first_line(error)}") from error
-    return ClientTimes(number=table[:, 0], first_token_ns=table[:, 1], last_token_ns=table[:, 2])
-
-
-def _table(told: Mapping[str, Any]) -> I64:
-    columns = zip(told["ttfts"], told["itls"], told["errors"], strict=True)
+    told = _CLIENT.read(path)
+    if not len(told.ttfts) == len(told.itls) == len(told.errors):
+        raise InputError(f"{path}: its columns are of different requests; measure again")
+    columns = zip(told.ttfts, told.itls, told.errors, strict=True)
     rows = [
         (number, _ns(first), _ns(first + sum(gaps))) for number, (first, gaps, error) in enumerate(columns) if not error
     ]
-    return np.array(rows, np.int64).reshape(-1, 3)
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return ClientTimes(number=table[:, 0], first_token_ns=table[:, 1], last_token_ns=table[:, 2])
 
 
 def _ns(seconds: float) -> int:

@@ -1,15 +1,14 @@
 """Which logs of a run belong together: those of one engine, of its workers, and of the servers before it."""
 
-import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.artifacts import open_ordinary
+from redline.artifacts.file_kind import lines_of
+from redline.serving.log_records import LogHead, log_record
 
 ENGINE_LOGS, SERVER_LOGS = "engine-*.jsonl", "server-*.jsonl"
-_STEP = '["step"'  # how the line of a step begins
+_STEP = b'["step"'  # how the line of a step begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +21,7 @@ class EngineLogs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _LogHead:
+class _LogSummary:
     pid: object
     parent: object  # None in logs of before this was kept
     steps: int
@@ -45,21 +44,12 @@ def logs_of_one_engine(paths: Sequence[Path]) -> EngineLogs:
     return EngineLogs(of_engine=[most, *workers], of_servers=servers, engines=len(engines))
 
 
-def _head_of(path: Path) -> _LogHead:
-    told: object = None
+def _head_of(path: Path) -> _LogSummary:
+    head = None
     steps = 0
-    with os.fdopen(open_ordinary(path), encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file):
-            steps += line.startswith(_STEP)
-            if number == 0:
-                told = _first_record(line)
-    known = told if isinstance(told, Mapping) else {}
-    return _LogHead(pid=known.get("pid"), parent=known.get("ppid"), steps=steps)
-
-
-def _first_record(line: str) -> object:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record[1] if isinstance(record, list) and len(record) > 1 and record[0] == "log" else None
+    for number, line in enumerate(lines_of(path)):
+        steps += line.startswith(_STEP)
+        if number == 0:
+            head = log_record(line)
+    told = head.head if isinstance(head, LogHead) else {}
+    return _LogSummary(pid=told.get("pid"), parent=told.get("ppid"), steps=steps)

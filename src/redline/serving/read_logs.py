@@ -1,18 +1,17 @@
 """Reads the logs that `redline run` keeps of a serving engine and of its server."""
 
-import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from redline.artifacts import open_ordinary
+from redline.artifacts.file_kind import lines_of
 from redline.errors import InputError
+from redline.serving import log_records as log
 from redline.serving.engine_logs import log_files, logs_of_one_engine
+from redline.serving.log_records import LogRecord, log_record
 from redline.serving.recording import (
     UNKNOWN_NS,
     BatchRows,
@@ -45,21 +44,6 @@ def read_serving(folder: Path) -> ServingRecording:
     return replace(rows.recording(), engines=logs.engines)
 
 
-def _records(path: Path, rows: "_Rows") -> Iterator[Sequence[Any]]:
-    """A process that is killed leaves a line that breaks off."""
-    with os.fdopen(open_ordinary(path), encoding="utf-8", errors="replace") as file:
-        for line in file:
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                rows.dropped += 1
-                continue
-            if isinstance(record, list) and record:
-                yield record
-            else:
-                rows.dropped += 1
-
-
 class _Rows:
     """Lists that become columns."""
 
@@ -81,33 +65,35 @@ class _Rows:
         self.dropped = 0
         self.is_one_of_several = False  # engines: what servers tell of the others' requests is left out
         self._taken_ns = UNKNOWN_NS
-        self._takers: dict[str, Callable[..., None]] = {
-            "log": self._log,
-            "facts": self._facts,
-            "request": self._request,
-            "came": self._came,
-            "outputs": self._outputs,
-            "ready": self._ready,
-            "abort": self._abort,
-            "phase": self._phase,
-            "step": self._step,
-            "metrics": self._metrics,
-        }
 
     def read(self, paths: Iterable[Path]) -> None:
         for path in paths:
-            for record in _records(path, self):
-                try:
-                    self.take(record)
-                except (IndexError, KeyError, TypeError, ValueError, OverflowError):
-                    self.dropped += 1
+            for line in lines_of(path):
+                self._take(log_record(line))
 
-    def take(self, record: Sequence[Any]) -> None:
-        """KeyError for one of another version."""
-        self._takers[record[0]](*record[1:])
-
-    def _log(self, _: Mapping[str, object]) -> None:
-        """Its head: whose it is."""
+    def _take(self, record: LogRecord | None) -> None:
+        match record:
+            case None:
+                self.dropped += 1
+            case log.Facts():
+                self._facts(record.facts)
+            case log.RequestQueued():
+                self._request(record)
+            case log.RequestCame() if not self._is_of_others(record.name):
+                number = self._number(record.name)
+                self.moments["came"][number] = record.came_ns
+                self.moments["sent"][number] = record.sent_ns
+            case log.OutputsTaken():
+                self._taken_ns = record.taken_ns
+            case log.TokensReady() if not self._is_of_others(record.name):
+                self.ready.append((self._number(record.name), self._taken_ns, record.ready_ns))
+            case log.WorkerPhase():
+                number = self.phase_names.setdefault(record.name, len(self.phase_names))
+                self.phases.append((number, record.start_ns, record.end_ns))
+            case log.Step():
+                self._step(record)
+            case log.Metrics():
+                self.exported = record.figures
 
     def _facts(self, facts: Mapping[str, object]) -> None:
         cores = max(_number(self.settings.get("cores")), _number(facts.get("cores")))  # workers are bound to some
@@ -115,68 +101,22 @@ class _Rows:
         if cores:
             self.settings["cores"] = cores
 
-    def _request(
-        self,
-        queued_ns: int,
-        name: str,
-        prompt_tokens: int,
-        _most_tokens: int,
-        asks: Sequence[str] = (),
-        prefixes: Sequence[int] = (),
-    ) -> None:
-        numbers = [int(one) for one in prefixes]
-        number = self._number(name)
-        self.moments["queued"][number] = int(queued_ns)
-        self.moments["prompt"][number] = int(prompt_tokens)
-        self.prefixes += numbers
-        self.asked.update(str(ask) for ask in asks)
+    def _request(self, request: log.RequestQueued) -> None:
+        number = self._number(request.name)
+        self.moments["queued"][number] = request.queued_ns
+        self.moments["prompt"][number] = request.prompt_tokens
+        self.prefixes += request.prefixes
+        self.asked.update(request.asks)
 
-    def _came(self, came_ns: int, sent_ns: int, name: str) -> None:
-        if self._is_of_others(name):
-            return
-        number = self._number(name)
-        self.moments["came"][number] = int(came_ns)
-        self.moments["sent"][number] = int(sent_ns)
-
-    def _outputs(self, taken_ns: int) -> None:
-        self._taken_ns = int(taken_ns)
-
-    def _ready(self, ready_ns: int, name: str) -> None:
-        if not self._is_of_others(name):
-            self.ready.append((self._number(name), self._taken_ns, int(ready_ns)))
-
-    def _abort(self, *_: object) -> None:
-        """When; the requests are not told."""
-
-    def _phase(self, name: str, start_ns: int, end_ns: int) -> None:
-        number = self.phase_names.setdefault(name, len(self.phase_names))
-        self.phases.append((number, int(start_ns), int(end_ns)))
-
-    def _step(
-        self,
-        _: int,
-        times_ns: Sequence[int],
-        batch: Sequence[tuple[str, int, int]],
-        new_tokens: Sequence[tuple[str, int, bool]],
-        preempted: Sequence[str],
-        state: Sequence[float],
-        drafts: Sequence[int] = (0, 0),
-    ) -> None:
-        schedule_ns, execute_ns, sample_ns, update_ns, end_ns = map(int, times_ns)
-        running, waiting, cache_share = state
-        drafted, accepted = map(int, drafts)
-        got = {name: int(tokens) for name, tokens, _over in new_tokens}
+    def _step(self, step: log.Step) -> None:
+        running, waiting, cache_share = step.state
+        got = {name: tokens for name, tokens, _over in step.new_tokens}
         number = len(self.steps)
-        rows = [(number, self._number(name), int(t), int(c), got.get(name, 0)) for name, t, c in batch]
-        moments = (schedule_ns, execute_ns, sample_ns, update_ns, end_ns)
-        self.steps.append((*moments, int(running), int(waiting), drafted, accepted))
-        self.cache.append(float(cache_share))
-        self.batch += rows
-        self.finished |= {self._number(name) for name, _tokens, is_over in new_tokens if is_over}
-        self.preempted += [(number, self._number(name)) for name in preempted]
-
-    def _metrics(self, _: int, figures: Mapping[str, float]) -> None:
-        self.exported = {str(name): float(figure) for name, figure in figures.items()}
+        self.steps.append((*step.times_ns, running, waiting, *step.drafts))
+        self.cache.append(cache_share)
+        self.batch += [(number, self._number(name), t, c, got.get(name, 0)) for name, t, c in step.batch]
+        self.finished |= {self._number(name) for name, _tokens, is_over in step.new_tokens if is_over}
+        self.preempted += [(number, self._number(name)) for name in step.preempted]
 
     def _is_of_others(self, name: str) -> bool:
         return self.is_one_of_several and name not in self.requests

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _OF_THIS_MACHINE = "file"
+_LONGEST_NAME, _LONGEST_PATH = 255, 4_095  # bytes, of each part of a path and of all
 _SIDE_BY_SIDE = 16  # requests for the beginnings of objects
 
 
@@ -23,12 +24,20 @@ def is_url(name: str | os.PathLike[str]) -> bool:
 def path_of(name: str | os.PathLike[str]) -> Path:
     """What a name means: a path on this machine, or one whose text is a URL. Nothing is asked of a store yet."""
     if not is_url(name):
+        _refuse_too_long(str(name))
         return name if isinstance(name, Path) else Path(name)
     from redline.storage.remote_path import remote_path
     from redline.storage.urls import local_of_file_url
 
     text = str(name)
     return local_of_file_url(text) if text.split(":", 1)[0].lower() == _OF_THIS_MACHINE else remote_path(text)
+
+
+def _refuse_too_long(name: str) -> None:
+    if len(name) > _LONGEST_PATH or any(len(os.fsencode(part)) > _LONGEST_NAME for part in Path(name).parts):
+        from redline.errors import InputError
+
+        raise InputError(f"{name[:40]}...: no file has a name of {len(name):,} characters; check it")
 
 
 def path_of_this_machine(name: str | os.PathLike[str], what: str) -> Path:

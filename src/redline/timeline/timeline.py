@@ -252,6 +252,7 @@ class Source:
     member: str = ""  # inside an archive
     inflated_bytes: int = 0
     events: Mapping[str, int] = field(default_factory=dict)  # of this rank, by the profiler's category
+    unused: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # spans not known: category -> count, ns
     problems: tuple[Problem, ...] = ()
 
     @property

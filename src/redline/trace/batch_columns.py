@@ -19,7 +19,7 @@ from redline.trace.times import Decoded
 
 _UNMET = -2
 _TEXTS = frozenset(
-    {"name", "shapes", "dtypes", "strides", "values", "site", "grid", "block"}
+    {"name", "category", "shapes", "dtypes", "strides", "values", "site", "grid", "block"}
     | {"collective", "dtype", "group", "group_ranks"}
 )
 Key = TypeVar("Key")
@@ -35,7 +35,9 @@ class PackedGroup:
     chunks: list[tuple[type[Table], dict[str, Column]]]
     lane_streams: dict[int, tuple[int, int]]
     process_names: dict[int | str, list[str]]
+    process_labels: dict[int | str, str]
     thread_names: dict[tuple[int | str, int | str], str]
+    launch_ends: set[tuple[int | str, int | str]]
     events: dict[str, int]
     problems: tuple[Problem, ...]
 
@@ -75,6 +77,7 @@ class Packer(Collector):
         self._log = ProblemLog()
         self._rows = 0
         self._chunks, self._lane_streams, self._process_names, self._thread_names = [], {}, {}, {}
+        self._process_labels, self._launch_ends = {}, set()
         self._events.clear()
 
     def _packed_group(self, first_event: int, phase: str, category: str) -> PackedGroup:
@@ -85,7 +88,9 @@ class Packer(Collector):
             self._chunks,
             self._lane_streams,
             self._process_names,
+            self._process_labels,
             self._thread_names,
+            self._launch_ends,
             dict(self._events),
             self._log.freeze(),
         )
@@ -150,7 +155,9 @@ class Merger(Collector):
             self._lane_streams.setdefault(int(lanes(np.array([lane]))[0]), stream)
         for process, names in group.process_names.items():
             self._process_names.setdefault(process, []).extend(names)
+        self._process_labels.update(group.process_labels)
         self._thread_names.update(group.thread_names)
+        self._launch_ends |= group.launch_ends
         self._events.update(group.events)
         self._log.extend(group.problems)
 

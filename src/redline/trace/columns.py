@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from redline.timeline.problems import ProblemLog, Reason
-from redline.timeline.table import I32, I64, Column, Table, column, encodable, narrowed
+from redline.timeline.table import I32, I64, Column, Table, column, encodable, grouped, narrowed
 from redline.timeline.timeline import (
     CALL_KINDS,
     NONE,
@@ -75,6 +75,15 @@ class Flows(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnknownSpans(Table):
+    """Spans of categories that are not known, or of none, until it is told whether a device did them."""
+
+    row: I32 = column(np.int32)
+    category: I32 = column(np.int32)  # text
+    correlation: I64 = column(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RawColumns:
     """Everything kept of one document, in the order it was written; times since the file's own base."""
 
@@ -88,11 +97,14 @@ class RawColumns:
     memory: MemoryMarks
     descriptions: Descriptions
     flows: Flows
+    unknown: UnknownSpans
     texts: list[str]
     lanes: list[LaneKey]
     lane_streams: dict[int, tuple[int, int]]  # lane -> device, stream, as the events say
     process_names: dict[int | str, list[str]]
+    process_labels: dict[int | str, str]
     thread_names: dict[tuple[int | str, int | str], str]
+    launch_ends: set[tuple[int | str, int | str]]  # processes and threads at which arrows from launches end
     events: dict[str, int]  # by category; by phase where there is none
 
 
@@ -114,7 +126,9 @@ class Collector:
         self._lanes = {on_device: LaneNumbering(self._lane_keys, on_device) for on_device in (False, True)}
         self._lane_streams: dict[int, tuple[int, int]] = {}
         self._process_names: dict[int | str, list[str]] = {}
+        self._process_labels: dict[int | str, str] = {}
         self._thread_names: dict[tuple[int | str, int | str], str] = {}
+        self._launch_ends: set[tuple[int | str, int | str]] = set()
         self._tables: dict[type[Table], dict[str, Growing]] = {}
         self._events: Counter[str] = Counter()
         self._open: list[tuple[AnyEvent, int]] = []  # begin and end events with their times
@@ -142,8 +156,10 @@ class Collector:
         start_ns, dur_ns = batch.start_ns[indices], batch.dur_ns[indices]
         self._events[category or (f"ph:{encodable(phase)}" if phase else "ph:")] += len(events)
         if phase == schema.COMPLETE:
-            if category != schema.DRAWN_CATEGORY:
-                self._add_spans(schema.kind_of(category), events, start_ns, dur_ns)
+            if category == schema.MTIA_WORK:
+                self._add_by_name(events, start_ns, dur_ns)
+            elif category != schema.DRAWN_CATEGORY:
+                self._add_spans(schema.kind_of(category), events, start_ns, dur_ns, category)
         elif phase in (schema.BEGIN, schema.END):
             timed = [(event, at) for event, at in zip(events, start_ns.tolist(), strict=True) if at != NO_TIME]
             self._log.add(Reason.MISSING_FIELD, len(events) - len(timed), example="a begin or end without ts")
@@ -151,6 +167,8 @@ class Collector:
         elif phase in schema.FLOW_PHASES:
             if category == schema.FLOW_FORWARD_BACKWARD:
                 self._add_flows(events, start_ns)
+            elif category == schema.FLOW_LAUNCH and phase == schema.FLOW_END:
+                self._launch_ends.update({(event.pid, event.tid) for event in events})
         elif phase in schema.INSTANT_PHASES:
             self._add_memory(events, start_ns)
         elif phase == schema.METADATA:
@@ -162,7 +180,16 @@ class Collector:
 
     # --- timed events ---
 
-    def _add_spans(self, kind: Kind, events: Sequence[AnyEvent], start_ns: I64, dur_ns: I64) -> None:
+    def _add_by_name(self, events: Sequence[AnyEvent], start_ns: I64, dur_ns: I64) -> None:
+        """Device work of one category, of which only names tell what it is."""
+        kinds = np.array([schema.kind_of_device_work(event.name) for event in events])
+        for kind, places in grouped(kinds):
+            some = [events[place] for place in places.tolist()]
+            self._add_spans(Kind(kind), some, start_ns[places], dur_ns[places])
+
+    def _add_spans(
+        self, kind: Kind, events: Sequence[AnyEvent], start_ns: I64, dur_ns: I64, category: str = ""
+    ) -> None:
         usable = start_ns != NO_TIME
         names = [event.name for event in events]
         if not usable.all() or "" in names:
@@ -189,6 +216,10 @@ class Collector:
         self._add_arguments(kind, args, rows, lanes)
         if kind == Kind.SYNC:
             self._add_waits(names, args, rows)
+        elif kind == Kind.OTHER:
+            categories = np.full(count, self._texts[category], np.int32)
+            correlation = self._ints([arg.correlation for arg in args])
+            self._append(UnknownSpans, row=rows, category=categories, correlation=correlation)
 
     def _add_arguments(self, kind: Kind, args: list[Args], rows: I32, lanes: Column) -> None:
         if kind in (Kind.OPERATOR, Kind.ANNOTATION):
@@ -342,6 +373,8 @@ class Collector:
             args = event.args or _NO_ARGS
             if event.name == "process_name" and args.name:
                 self._process_names.setdefault(event.pid, []).append(args.name)
+            elif event.name == "process_labels" and args.labels:
+                self._process_labels[event.pid] = args.labels
             elif event.name == "thread_name" and args.name:
                 self._thread_names[event.pid, event.tid] = encodable(args.name.strip())
 
@@ -410,13 +443,16 @@ class Collector:
             memory=self._table(MemoryMarks),
             descriptions=self._table(Descriptions),
             flows=self._table(Flows),
+            unknown=self._table(UnknownSpans),
             texts=self._encodable_texts(spans),
             lanes=[
                 (_encodable(process), _encodable(thread), on_device) for process, thread, on_device in self._lane_keys
             ],
             lane_streams=self._lane_streams,
             process_names=self._process_names,
+            process_labels=self._process_labels,
             thread_names=self._thread_names,
+            launch_ends=self._launch_ends,
             events=dict(self._events),
         )
 
@@ -456,8 +492,9 @@ class Collector:
                 done.setdefault(begin.cat, []).append((begin, start_ns, NO_TIME))
         for category, triples in done.items():
             events, starts, durations = zip(*triples, strict=True)
-            kind = schema.kind_of(schema.canonical_category(category))
-            self._add_spans(kind, events, np.array(starts, np.int64), np.array(durations, np.int64))
+            canonical = encodable(schema.canonical_category(category))
+            times = np.array(starts, np.int64), np.array(durations, np.int64)
+            self._add_spans(schema.kind_of(canonical), events, *times, canonical)
         self._open = []
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from redline.timeline.problems import Reason
-from redline.trace.document import BETWEEN_EVENTS, Document, EventChunk
+from redline.trace.document import BETWEEN_EVENTS, EventChunk, TraceDocument
 from redline.trace.fast_decode import UNREADABLE, as_list, decoded_fast, repeats_keys
 from redline.trace.lenient_decode import event_from, loose_decoder
 from redline.trace.repair import Mend, mends_of, repairs
@@ -27,7 +27,7 @@ _EXACT = msgspec.json.Decoder(list[ExactEvent])
 _EXACT_ONE = msgspec.json.Decoder(ExactEvent)
 
 
-def decoded_batches(document: Document) -> Iterator[Decoded]:
+def decoded_batches(document: TraceDocument) -> Iterator[Decoded]:
     """All events of a document that can be had."""
     decoder = Decoder(document)
     for batch in document.batches():
@@ -38,7 +38,7 @@ def decoded_batches(document: Document) -> Iterator[Decoded]:
 class Decoder:
     """Decodes batch after batch; remembers which speed the file needs."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: TraceDocument) -> None:
         self._document = document
         self._log = document.log
         self._needs_exact = False

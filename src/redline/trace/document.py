@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from redline.errors import InputError, NotATraceError, RefusedInputError
+from redline.errors import InputError, NotATraceError, OtherKindError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
 from redline.trace.inflate import PIECE_BYTES, Readable, TraceContent
+from redline.trace.other_formats import what_it_is
 from redline.trace.repair import double_backslashes
 from redline.trace.schema import EVENTS_NAME, FIRST_KEYS, METADATA_KEYS
 
@@ -51,7 +52,7 @@ class ChunkBoundary:
     pieces: int
 
 
-class Document:
+class TraceDocument:
     """Reads one trace document forward, once, holding no more than a batch of it.
 
     Whoever decodes the batches tells by `put_back` what of a batch belongs to the next one,
@@ -216,7 +217,10 @@ class Document:
             self._refuse_list_of_lists()
             return
         if not text.startswith(b"{"):
-            raise NotATraceError(_what_it_seems(self.name, text, self.log))
+            if what := what_it_is(text):
+                raise OtherKindError(f"{self.name}: not a trace but {what}")
+            seems = _what_it_seems(self.name, text, self.log)
+            raise (OtherKindError if text.startswith(_OTHER_KINDS) else NotATraceError)(seems)
         match = self._find_events_key()
         if match.group(1) != b"[":
             raise NotATraceError(f"{self.name}: its traceEvents is not a list, so there are no events in it.")
@@ -238,11 +242,15 @@ class Document:
             match = _EVENTS_START.search(self._buffer, max(0, searched - _KEY_BYTES))
             if match is not None:
                 return match
+            if not searched and (what := what_it_is(self._buffer)):
+                raise OtherKindError(f"{self.name}: not a trace but {what}")
             searched = len(self._buffer)
             self._refuse_deep_nesting()
             if searched > HEAD_LIMIT_BYTES or not self._fill():
-                raise NotATraceError(
-                    f"{self.name}: JSON, but it has no traceEvents: not a trace of torch.profiler, or cut before it."
+                is_whole = self._buffer.rstrip().endswith(b"}")
+                cut = "" if is_whole else ", or cut before it"
+                raise (OtherKindError if is_whole else NotATraceError)(
+                    f"{self.name}: JSON, but it has no traceEvents: not a trace of torch.profiler{cut}."
                 )
 
     def _refuse_deep_nesting(self) -> None:
@@ -257,6 +265,9 @@ class Document:
             raise NotATraceError(f"{self.name}: a list of lists, so there are no events in it.")
 
 
+_OTHER_KINDS = (b"PK\x03\x04", b"\x80", b"PAR1", *(b"%c" % letter for letter in b'"-0123456789tfn'))
+
+
 def _what_it_seems(name: str, text: bytes, log: ProblemLog) -> str:
     if not text:
         for problem in log.freeze():
@@ -267,7 +278,7 @@ def _what_it_seems(name: str, text: bytes, log: ProblemLog) -> str:
         b"<": "an HTML page (a failed download?)",
         b"version https://git-lfs": "a git-lfs pointer; run `git lfs pull` to get the trace",
         b"PK\x03\x04": "a zip archive; unpack it and give Redline the traces inside",
-        b"\x80": "a pickle; of a memory snapshot, `redline memory` says more",
+        b"\x80": "a pickle; if it is a memory snapshot, `redline memory` reads it",
         b"PAR1": "a Parquet file",
     }
     for start, what in seems.items():

@@ -14,14 +14,14 @@ from redline.trace.batch_columns import Merger, Packed, Packer
 from redline.trace.columns import RawColumns
 from redline.trace.decode import Decoder
 from redline.trace.decode_worker import packed_if_sound
-from redline.trace.document import ChunkBoundary, Document, EventChunk
+from redline.trace.document import ChunkBoundary, EventChunk, TraceDocument
 from redline.trace.workers import Worker
 
 _MOST_UNSOUND = 3  # batches: more, and going back costs more than the processes save
 _AHEAD = 3  # batches for each process, between the first that is not merged and the last that was read
 
 
-def collected(document: Document, workers: list[Worker]) -> RawColumns:
+def collected(document: TraceDocument, workers: list[Worker]) -> RawColumns:
     """The columns of all events of a document that can be had; the same with and without workers."""
     decoder, merger = Decoder(document), Merger(document.log)
     batches = _Team(document, decoder, merger, workers).read() if workers else document.batches()
@@ -73,7 +73,7 @@ class _Ahead:
 class _Team:
     """Reads ahead, hands out, merges in order."""
 
-    def __init__(self, document: Document, decoder: Decoder, merger: Merger, workers: list[Worker]) -> None:
+    def __init__(self, document: TraceDocument, decoder: Decoder, merger: Merger, workers: list[Worker]) -> None:
         self._document, self._decoder = document, decoder
         self._here = _Member(None, merger)
         self._others = [_Member(worker, merger) for worker in workers]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from redline.timeline.problems import ProblemLog, Reason
-from redline.timeline.table import I32, I64, grouped
+from redline.timeline.table import I32, I64, grouped, numbers_in
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind
 from redline.trace.column_builder import LaneKey
 from redline.trace.columns import RawColumns, TableType
@@ -75,14 +75,22 @@ def _working_processes(raw: RawColumns, homes: _Homes) -> dict[int | str, int]:
     at_work = np.isin(raw.spans.kind, np.array(_WORK_OF_HOST, np.uint8))
     work_per_lane = np.bincount(raw.spans.lane[at_work], minlength=len(raw.lanes)).tolist()
     spans_per_lane = np.bincount(raw.spans.lane, minlength=len(raw.lanes)).tolist()
+    devices = _device_processes(raw)
     totals: dict[int | str, int] = {}
     for (process, _, _), work, spans in zip(raw.lanes, work_per_lane, spans_per_lane, strict=True):
         count = spans if homes.named(process) else work
-        if count:
+        if count and (homes.named(process) or process not in devices):
             home = homes.of(process)
             totals[home] = totals.get(home, 0) + count
     least = _LEAST_SHARE * max(totals.values(), default=0)
     return {process: count for process, count in totals.items() if count >= least}
+
+
+def _device_processes(raw: RawColumns) -> set[int | str]:
+    """Processes with streams that only call, where others run operators: MTIA writes calls beside its streams."""
+    operators = numbers_in(raw.spans.lane[raw.spans.rows_of(Kind.OPERATOR)])
+    hosts = {raw.lanes[lane][0] for lane in operators}
+    return {process for process, _, on_device in raw.lanes if on_device} - hosts if hosts else set()
 
 
 def _owners(raw: RawColumns, lane_owner: I64) -> I64:

@@ -26,7 +26,8 @@ from redline.timeline.timeline import (
 from redline.trace import rank_claim, schema
 from redline.trace.column_builder import LaneKey
 from redline.trace.columns import RawColumns
-from redline.trace.document import Document
+from redline.trace.consistency import note_contradictions
+from redline.trace.document import TraceDocument
 from redline.trace.group_numbers import numbered
 from redline.trace.host_evidence import evidence_of
 from redline.trace.inflate import Limits, TraceContent, contents
@@ -36,13 +37,22 @@ from redline.trace.parallel import collected
 from redline.trace.processes import by_process, named_rank
 from redline.trace.sanity import sane
 from redline.trace.steps import find_steps
+from redline.trace.unknown_devices import device_of, told_apart, with_named_devices
 from redline.trace.workers import Worker, workers
 
 Result = TypeVar("Result")
-_MOST_DEVICES = 256
 _LARGE_BYTES = 40_000_000  # of text
 _INFLATES = 13  # times, at least: so much do real traces
-HARMLESS = frozenset({Reason.STREAM_OVERLAP, Reason.CHILD_OUTLIVES_PARENT, Reason.RANK_INFERRED, Reason.UNKNOWN_PHASE})
+HARMLESS = frozenset(
+    {
+        Reason.STREAM_OVERLAP,
+        Reason.CHILD_OUTLIVES_PARENT,
+        Reason.RANK_INFERRED,
+        Reason.UNKNOWN_PHASE,
+        Reason.UNUSED_CATEGORY,
+        Reason.DEVICE_BY_STRUCTURE,
+    }
+)
 """Notes that say nothing against a trace, so that even a strict reading accepts them."""
 
 
@@ -108,16 +118,23 @@ def _is_large(path: Path) -> bool:
 def _read_document(path: Path, content: TraceContent, options: ReadOptions, team: list[Worker]) -> list[Timeline]:
     if path.suffix == ".tmp":
         content.log.add(Reason.UNFINISHED_EXPORT)
-    document = Document(content)
+    document = TraceDocument(content)
     raw = collected(document, team)
     metadata = document.metadata()
     document.refuse_if_void(sum(raw.events.values()))
+    raw, unused = told_apart(raw, content.log)
     raw = sane(raw, content.log)
     _note_absences(raw, content.log)
     zero_ns = _from_zero(raw, base_time_ns(metadata))
-    source = Source(path=encodable(str(path)), member=content.member, inflated_bytes=document.offset, events=raw.events)
+    source = Source(
+        path=encodable(str(path)),
+        member=content.member,
+        inflated_bytes=document.offset,
+        events=raw.events,
+        unused=unused,
+    )
     parts = by_process(raw, content.log)
-    described = metadata_of(metadata, content.log)
+    described = with_named_devices(metadata_of(metadata, content.log), raw)
     # It is of one process, and says nothing of others in the same file.
     evidence = evidence_of(metadata if len(parts) == 1 else {}, zero_ns, content.log)
     texts = list(raw.texts)  # of all ranks: each would need nearly all of them
@@ -149,6 +166,7 @@ def _timeline(
     log: ProblemLog,
 ) -> Timeline:
     links = linked(raw, texts, log)
+    note_contradictions(replace(raw, spans=links.spans), log)
     if claim[1] not in rank_claim.STATED:
         log.add(Reason.RANK_INFERRED, example=claim[1])
     return Timeline(
@@ -212,8 +230,7 @@ def _lane(raw: RawColumns, index: int, key: LaneKey) -> Lane:
     if not on_device:
         return Lane(process=str(process), thread=str(thread), label=label)
     device, stream = raw.lane_streams.get(index, (NONE, NONE))
-    if device == NONE:  # Kineto takes the device for the process; a large number is a process of the host
-        device = process if isinstance(process, int) and 0 <= process < _MOST_DEVICES else 0
+    device = device_of(process) if device == NONE else device
     return Lane(process=str(process), thread=str(thread), label=label, device=device, stream=stream)
 
 
@@ -233,7 +250,10 @@ def _note_absences(raw: RawColumns, log: ProblemLog) -> None:
         log.add(Reason.NO_DEVICE_EVENTS, example="kernels were launched, none was recorded")
     host_lanes = {key[:2] for key in raw.lanes if not key[2]}
     odd = [lane for lane, key in enumerate(raw.lanes) if key[2] and key[:2] in host_lanes]
-    if odd:
+    if odd:  # calls are written beside the kernels of some devices
+        working = numbers_in(spans.lane[spans.rows_of(Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)])
+        host_lanes = {raw.lanes[lane][:2] for lane in working}
+        odd = [lane for lane in odd if raw.lanes[lane][:2] in host_lanes]
         kernels = (spans.kind == Kind.KERNEL) & np.isin(spans.lane, odd)
         log.add(Reason.SUSPICIOUS_KERNEL, int(kernels.sum()))
 

@@ -168,19 +168,30 @@ KIND_OF_CATEGORY = {
     "xpu_runtime": Kind.RUNTIME,
     "mtia_runtime": Kind.RUNTIME,
     "privateuse1_runtime": Kind.RUNTIME,
+    "glow_runtime": Kind.RUNTIME,
     "cuda_driver": Kind.DRIVER,
     "hip_driver": Kind.DRIVER,
+    "xpu_driver": Kind.DRIVER,
     "privateuse1_driver": Kind.DRIVER,
     "kernel": Kind.KERNEL,
     "gpu_memcpy": Kind.COPY,
     "gpu_memset": Kind.SET,
     "cuda_sync": Kind.SYNC,
+    "xpu_sync": Kind.SYNC,
     "cuda_event": Kind.SYNC,  # torch 2.12, CUDA 12.8: when the device came to a recorded event
     "gpu_user_annotation": Kind.DEVICE_ANNOTATION,
     "overhead": Kind.OVERHEAD,
     "Trace": Kind.PROFILER,
     "cuda_profiler_range": Kind.PROFILER,
+    "external_correlation": Kind.PROFILER,
+    # counters, and metrics of work that is there as kernels
+    "hardware_counters": Kind.PROFILER,
+    "mtia_counters": Kind.PROFILER,
+    "mtia_insight": Kind.PROFILER,
+    "xpu_scope_profiler": Kind.PROFILER,
 }
+MTIA_WORK = "mtia_ccp_events"  # kernels, copies and waits of a device alike
+_KIND_OF_ENDING = {"runtime": Kind.RUNTIME, "driver": Kind.DRIVER}  # of categories of devices to come
 
 CATEGORY_OF_KIND = {
     Kind.OPERATOR: "cpu_op",
@@ -216,7 +227,33 @@ def canonical_category(category: str) -> str:
 
 
 def kind_of(category: str) -> Kind:
-    return KIND_OF_CATEGORY.get(category, Kind.OTHER)
+    return KIND_OF_CATEGORY.get(category) or _KIND_OF_ENDING.get(category.rpartition("_")[2], Kind.OTHER)
+
+
+_DEVICE_WAIT = re.compile(r"^(event|notify)[_ ](wait|record)$|^write value$|^profiling_(en|dis)able$", re.IGNORECASE)
+_DEVICE_TRANSFER = re.compile(r"^(dma_request|memcpy(_async)?|sdma)$", re.IGNORECASE)
+_PART_OF_COLLECTIVE = re.compile(r"^Plane \d+$")
+
+
+def kind_of_device_work(name: str) -> Kind:
+    """Of work on a device whose profiler gives all of it one category, or none: MTIA, Ascend, unknown ones."""
+    if _DEVICE_WAIT.match(name):
+        return Kind.SYNC
+    return Kind.COPY if _DEVICE_TRANSFER.match(name) else Kind.KERNEL
+
+
+def is_summary_process(process_name: str) -> bool:
+    """Whether spans of a process are sums over other lanes, gaps included, as Ascend's overlap analysis is."""
+    return process_name == "Overlap Analysis"
+
+
+def is_part_of_collective(thread_name: str) -> bool:
+    """Whether a lane holds what a collective of another lane is made of, waits included, as Ascend's planes do."""
+    return _PART_OF_COLLECTIVE.match(thread_name) is not None
+
+
+def is_host_label(process_label: str) -> bool:
+    return process_label == "CPU"
 
 
 # --- names that mean something ----------------------------------------------------------------------------------------
@@ -237,7 +274,7 @@ _ENGINE_SIZES = re.compile(r" (bs|toks)=(\d+)")
 _ENGINE_STEP = re.compile(r"execute_(\d+_)?(context|generation)_|step\[")
 
 _DEVICE_COMMUNICATION = re.compile(
-    r"^(void )?(\w+::)*(nccl|rccl|msccl)"  # NCCL, RCCL and MSCCL kernels
+    r"^(void )?(\w+::)*(nccl|rccl|msccl|hcom_)"  # NCCL, RCCL and MSCCL kernels; HCCL operations of Ascend
     r"|\b(deep_ep|ep)::"  # DeepEP: dispatch, combine, their notifications and layouts
     r"|nvshmem"
     r"|cross_device_reduce|quickreduce|mscclpp"  # custom all-reduce of vLLM, SGLang, ROCm
@@ -537,6 +574,11 @@ _EXCHANGE = re.compile(r"^(_?c10d|fsdp::|FSDP::|record_param_comms|torch\.distri
 def is_loss(name: str) -> bool:
     """Whether an operator, or a node of the backward pass, computes a loss from logits."""
     return _LOSS.search(name) is not None
+
+
+def is_collective_call(name: str) -> bool:
+    """Whether an operator is the one on which the profiler describes a collective."""
+    return name == "record_param_comms"
 
 
 def is_exchange(name: str) -> bool:

@@ -1,11 +1,14 @@
 """Where steps begin and end: by the profiler's own marks, else by what repeats; says which anchor was used."""
 
-import re
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from redline.errors import UsageError
 from redline.timeline.table import I64, Column, numbers_in
 from redline.timeline.timeline import NONE, Kind, Spans, StepWindows
 from redline.trace import schema
@@ -17,6 +20,19 @@ _LEAST_LIKENESS = 0.9  # share of the sequence that must repeat after one period
 _LEAST_COVERED = 0.25  # share of the window that repeats: less is a part of a step, or a loop beside the job
 _MOST_UNREPEATED = 0.005  # share of the sequence that may appear less often than the steps do
 _LONGEST_SEQUENCE = 200_000  # work enough to see a period in; the rest is not looked at
+
+_MOST_REGEX_S = 10  # of CPU time, on the names of one file
+_SEARCH = f"""
+import json, re, resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, ({_MOST_REGEX_S}, {_MOST_REGEX_S}))
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+regex, names = json.load(sys.stdin)
+try:
+    search = re.compile(regex).search
+    print([place for place, name in enumerate(names) if search(name)])
+except (re.error, RecursionError, OverflowError, MemoryError) as error:
+    sys.exit(str(error) or "it needs too much memory")
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +48,7 @@ def find_steps(
 ) -> RecognisedSteps:
     """Steps of one rank by the first anchor that the trace offers."""
     if step_regex is not None:
-        return _by_regex(spans, texts, window_ns, re.compile(step_regex))
+        return _by_regex(spans, texts, window_ns, step_regex)
     for anchored in (_by_profiler_step, _by_optimizer, _by_data_loader, _by_engine, _by_repetition):
         recognised = anchored(spans, texts, window_ns)
         if recognised is not None:
@@ -40,13 +56,32 @@ def find_steps(
     return _whole_window(window_ns, "no mark: the whole window is one")
 
 
-def _by_regex(
-    spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], regex: re.Pattern[str]
-) -> RecognisedSteps:
-    rows = _named(spans, texts, lambda text: regex.search(text) is not None, (*_REGION_KINDS, Kind.PYTHON))
+def _by_regex(spans: Spans, texts: Sequence[str], window_ns: tuple[int, int], regex: str) -> RecognisedSteps:
+    kinds = (*_REGION_KINDS, Kind.PYTHON)
+    matching = _matching(regex, [texts[name] for name in numbers_in(spans.name[spans.rows_of(*kinds)])])
+    rows = _named(spans, texts, matching.__contains__, kinds)
     if not len(rows):
-        return _whole_window(window_ns, f"no mark: nothing is named like {regex.pattern!r}")
-    return _own_windows(spans, rows, f"spans named like {regex.pattern!r}")
+        return _whole_window(window_ns, f"no mark: nothing is named like {regex!r}")
+    return _own_windows(spans, rows, f"spans named like {regex!r}")
+
+
+def _matching(regex: str, names: Sequence[str]) -> set[str]:
+    """Names that the expression is found in. A process of its own looks for it, as `(a+)+$` may try for ever."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _SEARCH],
+            input=json.dumps([regex, names]),
+            capture_output=True,
+            timeout=3 * _MOST_REGEX_S,
+            check=True,
+            encoding="ascii",
+            errors="replace",
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        why = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+        reason = why.strip() or "it takes too long on the names of this trace; simplify it"
+        raise UsageError(f"`step_regex=...`: {regex!r:.80} cannot be searched for: {reason}") from error
+    return {names[place] for place in json.loads(done.stdout)}
 
 
 def _by_profiler_step(spans: Spans, texts: Sequence[str], _: tuple[int, int]) -> RecognisedSteps | None:

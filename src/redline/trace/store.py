@@ -22,7 +22,7 @@ from redline.trace.host_evidence import as_record, evidence_of
 from redline.trace.rank_claim import LARGEST_JOB, is_rank
 
 KIND = "timelines"
-SCHEMA_VERSION = 5  # 5: waits and numbers of collectives; 4: addresses of memory; 3: host evidence; 2: sizes of columns
+SCHEMA_VERSION = 6  # 6: unused spans; 5: waits and numbers of collectives; 4: addresses of memory
 _LENGTH = struct.Struct("<Q")
 _LEVEL = 1  # a third more speed than the default, for a tenth more size
 _REASONS = {reason.code: reason for reason in Reason}
@@ -46,6 +46,7 @@ class _Header:
     member: str
     inflated_bytes: int
     events: Mapping[str, int]
+    unused: Mapping[str, tuple[int, int]]
     problems: tuple[tuple[str, int, int, str], ...]
     evidence: Mapping[str, Any]
     columns: tuple[tuple[str, str, str, int], ...]  # table, name, type and stored bytes of each
@@ -71,7 +72,7 @@ def _header(timeline: Timeline, compressor: zstandard.ZstdCompressor, blobs: lis
     source = timeline.source
     return _Header(
         **{name: getattr(timeline, name) for name in _PLAIN},
-        **{name: getattr(source, name) for name in ("path", "member", "inflated_bytes", "events")},
+        **{name: getattr(source, name) for name in ("path", "member", "inflated_bytes", "events", "unused")},
         problems=tuple(
             (problem.reason.code, problem.count, problem.first_offset, problem.example) for problem in source.problems
         ),
@@ -128,6 +129,7 @@ def _restored(header: _Header, body: memoryview, inflating: _Inflating) -> Timel
             member=header.member,
             inflated_bytes=header.inflated_bytes,
             events=header.events,
+            unused=header.unused,
             problems=problems,
         ),
         evidence=evidence,
@@ -157,6 +159,7 @@ def _check_numbers(timeline: Timeline) -> None:
     if not (timeline.rank == NONE or is_rank(timeline.rank)) or not 0 <= metadata.world_size <= LARGEST_JOB:
         raise ValueError("no job has such a rank")
     numbers = [timeline.zero_ns, source.inflated_bytes, *source.events.values()]
+    numbers += [number for amounts in source.unused.values() for number in amounts]
     numbers += [number for lane in timeline.lanes for number in (lane.device, lane.stream)]
     numbers += [value for device in metadata.devices for value in asdict(device).values() if isinstance(value, int)]
     numbers += [number for problem in source.problems for number in (problem.count, problem.first_offset)]

@@ -7,6 +7,7 @@ from enum import StrEnum
 from redline.trials.paired_sequence import PairedEstimate, estimate
 
 LEAST_PAIRS = 6
+USUAL_PAIRS = 13  # of whole processes, until a change of a tenth was decided: docs/explanation/trials.md
 MOST_PAIRS = 60
 NEGLIGIBLE = 0.01  # a change that is smaller for certain is none
 

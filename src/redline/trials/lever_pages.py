@@ -6,8 +6,8 @@ They are documents under docs/levers; the wheel carries them beside this module.
 from dataclasses import dataclass
 from pathlib import Path
 
+from redline.capture.lever_kinds import KINDS
 from redline.findings.page_sections import ENDINGS, split_page
-from redline.launch.lever_kinds import KINDS
 
 SECTIONS = {
     "changes": ("What it changes", "改变什么"),

@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from redline.analysis.accounts import ACCOUNTS
 from redline.errors import UsageError
+from redline.ledger.accounts import ACCOUNTS
 from redline.trials.recordings import RecordingDifference
 from redline.trials.trial_result import TrialResult
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from random import Random
 from statistics import median
 
+from redline.capture.supervisor.trial_command import TrialCommand
 from redline.errors import InputError
-from redline.launch.outside.trial_command import TrialCommand
 from redline.trials.trial_jobs import TrialJobs
 from redline.trials.trial_pairs import TrialOptions, TrialPairs
 

@@ -11,12 +11,12 @@ from statistics import median
 
 import numpy as np
 
-from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.job.collective_table import CollectiveRow
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.host_phases import PHASES, Phase
-from redline.analysis.rank.phases import KINDS
 from redline.findings.finding import Finding, Findings
+from redline.ledger.accounts import ACCOUNTS
+from redline.ledger.job.collective_table import CollectiveRow
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.host_phases import PHASES, Phase
+from redline.ledger.rank.phases import KINDS
 from redline.trials.run_facts import NO_RUN, RunFacts
 from redline.trials.step_ratio import RatioInterval, ratio_of_steps
 from redline.units import format_bytes

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from redline.launch.captured import window_of
-from redline.launch.run_record import RankRecord, RunRecord
+from redline.capture.captured import window_of
+from redline.capture.run_record import RankRecord, RunRecord
 
 RESIDENT = "host memory of a process"
 ALLOCATED = "allocated on the device"

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable
 from statistics import fmean
 
-from redline.launch.block_plan import DROPPED, WARM_UP, BlockPlan
-from redline.launch.outside.trial_job import TrialJob
-from redline.launch.shared_state import (
+from redline.capture.block_plan import DROPPED, WARM_UP, BlockPlan
+from redline.capture.shared_state import (
     BLOCK_STEPS,
     BLOCK_TURNS,
     ENTRIES,
@@ -14,6 +13,7 @@ from redline.launch.shared_state import (
     LEVER_NUMBER,
     PLANNED_AT,
 )
+from redline.capture.supervisor.trial_job import TrialJob
 from redline.trials.trial_result import TimedPair
 
 BLOCK_S = 0.004  # that the steps of a block which count should last: the sooner both ways meet again, the better

@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from redline.capture.settings import Settings
+from redline.capture.shared_state import PEAK_BYTES
+from redline.capture.supervisor.trial_command import TrialCommand
+from redline.capture.supervisor.trial_job import Finished, TrialJob, start_trial
 from redline.errors import InputError
-from redline.launch.outside.trial_command import TrialCommand
-from redline.launch.outside.trial_job import Finished, TrialJob, start_trial
-from redline.launch.settings import Settings
-from redline.launch.shared_state import PEAK_BYTES
 from redline.trials.trial_pairs import TrialOptions
 from redline.trials.trial_result import LeverOutcome
 

@@ -1,26 +1,95 @@
 """A trial as it is kept in a file, to be shown again or gone on from; compare-programs.md describes it."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from redline.artifacts import Envelope, check_envelope, read_whole
-from redline.errors import InputError
+from msgspec import Meta
+
+from redline.artifacts import Envelope
+from redline.artifacts.file_kind import FileKind
+from redline.ledger.rank.digest_limits import Count
 from redline.numerics import Numerics
-from redline.trials.decision import NEGLIGIBLE, Decision, decide
+from redline.trials.decision import Decision, decide
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.numbers.differences import TensorDifference
 from redline.trials.numbers.judgement import CurveDifference, NumbersJudgement, TensorDeviation
 from redline.trials.numbers.run_numbers import TensorKey
 from redline.trials.paired_sequence import PairedEstimate
-from redline.trials.trial_result import LeverOutcome, Stopped, Timed, TimedPair, TrialResult
+from redline.trials.trial_result import TimedPair, TrialResult
 
 KIND = "trial"
 SCHEMA_VERSION = 1
-_MOST_BYTES = 64 << 20
+_Seconds = Annotated[float, Meta(ge=1e-12, le=1e12)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Change:
+    """What pairs say, as it is written."""
+
+    change: float
+    low: float | None  # None where there is no bound yet, as in the next
+    high: float | None
+    pairs: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Time(TrialResult):
+    """What was timed; what its pairs say is not read, but worked out again."""
+
+    decision: None = None
+    cpu: None = None
+    pairs: Annotated[tuple[tuple[_Seconds, _Seconds], ...], Meta(max_length=1_000)]  # type: ignore[assignment]
+    cpu_time: _Change | None
+    peak_bytes: tuple[Count, Count] = (0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _First:
+    """The first tensor that deviates, as it is written."""
+
+    step: Count
+    kind: str
+    name: str
+    score: float | None
+    gain: float | None
+    cosine: float | None
+    deviating: Count
+    compared: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Numbers:
+    """The part of a record that tells of numbers."""
+
+    claimed: Numerics
+    verdict: Numerics
+    score: float | None
+    steps: Count
+    by_optimizer: bool
+    compared: Count
+    first: _First | None
+    loss_curve: float | None
+    gradient_norm_curve: float | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """All that the file of a trial says."""
+
+    time: _Time | None
+    numbers: _Numbers | None
+
+
+TRIAL = FileKind(
+    "a trial that Redline has kept",
+    TrialRecord,
+    "measure it again",
+    most_bytes=8 << 20,
+    envelope=(KIND, SCHEMA_VERSION),
+)
 
 
 def to_record(trial: TrialResult | None, numbers: NumbersResult | None) -> dict[str, Any]:
@@ -34,16 +103,11 @@ def to_record(trial: TrialResult | None, numbers: NumbersResult | None) -> dict[
 
 def read_trial(path: Path) -> tuple[TrialResult | None, NumbersResult | None]:
     """Raises InputError where the file is no trial."""
-    try:
-        record = json.loads(read_whole(path, _MOST_BYTES, "a trial"))
-        return from_record(record, where=str(path))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise InputError(f"{path} is no trial that Redline has kept, or it is damaged") from None
+    return trial_of(TRIAL.read(path))
 
 
-def from_record(record: Mapping[str, Any], where: str = "this file") -> tuple[TrialResult | None, NumbersResult | None]:
-    check_envelope(record, KIND, SCHEMA_VERSION, where=where)
-    timed, numbers = record["time"], record["numbers"]
+def trial_of(record: TrialRecord) -> tuple[TrialResult | None, NumbersResult | None]:
+    timed, numbers = record.time, record.numbers
     return _time_of(timed) if timed else None, _numbers_of(numbers) if numbers else None
 
 
@@ -71,32 +135,16 @@ def _time(trial: TrialResult) -> dict[str, Any]:
     }
 
 
-def _time_of(record: Mapping[str, Any]) -> TrialResult:
-    """What the pairs say is worked out again."""
-    pairs = tuple(TimedPair(before_s=float(before), after_s=float(after)) for before, after in record["pairs"])
-    negligible = float(record.get("negligible", NEGLIGIBLE))
-    before_peak, after_peak = record.get("peak_bytes", (0, 0))
-    return TrialResult(
-        before=str(record["before"]),
-        after=str(record["after"]),
-        timed=Timed(record["timed"]),
-        stopped=Stopped(record["stopped"]),
-        decision=_decided(pairs, negligible),
-        pairs=pairs,
-        cpu=_cpu_decision(record["cpu_time"], negligible),
-        block_steps=int(record["block_steps"]),
-        steps=int(record["steps"]),
-        processes=int(record["processes"]),
-        ranks=int(record["ranks"]),
-        wall_s=float(record["wall_s"]),
-        others_share=record["others_share"],
-        seed=int(record["seed"]),
-        negligible=negligible,
-        levers=tuple(LeverOutcome(**outcome) for outcome in record["levers"]),
-        error=str(record.get("error", "")),
-        before_peak_bytes=int(before_peak),
-        after_peak_bytes=int(after_peak),
-    )
+def _time_of(record: _Time) -> TrialResult:
+    pairs = tuple(TimedPair(before_s=before, after_s=after) for before, after in record.pairs)
+    known = {field.name: getattr(record, field.name) for field in fields(TrialResult)}
+    worked_out = {
+        "pairs": pairs,
+        "decision": _decided(pairs, record.negligible),
+        "cpu": _cpu_decision(record.cpu_time, record.negligible),
+    }
+    before_bytes, after_bytes = record.peak_bytes
+    return TrialResult(**known | worked_out | {"before_peak_bytes": before_bytes, "after_peak_bytes": after_bytes})
 
 
 def _decided(pairs: tuple[TimedPair, ...], negligible: float) -> Decision | None:
@@ -105,16 +153,15 @@ def _decided(pairs: tuple[TimedPair, ...], negligible: float) -> Decision | None
     return decide([pair.before_s for pair in pairs], [pair.after_s for pair in pairs], negligible)
 
 
-def _cpu_decision(record: Mapping[str, Any] | None, negligible: float) -> Decision | None:
+def _cpu_decision(record: _Change | None, negligible: float) -> Decision | None:
     """Its pairs are not kept."""
     if record is None:
         return None
-    low, high = record["low"], record["high"]
     known = PairedEstimate(
-        change=float(record["change"]),
-        low=-1.0 if low is None else float(low),
-        high=inf if high is None else float(high),
-        pairs=int(record["pairs"]),
+        change=record.change,
+        low=-1.0 if record.low is None else record.low,
+        high=inf if record.high is None else record.high,
+        pairs=record.pairs,
     )
     return Decision.of(known, negligible)
 
@@ -148,19 +195,18 @@ def _numbers(numbers: NumbersResult) -> dict[str, Any]:
     }
 
 
-def _numbers_of(record: Mapping[str, Any]) -> NumbersResult:
+def _numbers_of(record: _Numbers) -> NumbersResult:
     """With what is shown of it: single tensors are not kept but for the first that deviates."""
-    curves = CurveDifference(loss=_or_nan(record["loss_curve"]), gradient_norm=_or_nan(record["gradient_norm_curve"]))
-    first = _first_of(record["first"]) if record["first"] else None
-    verdict = Numerics(record["verdict"])
+    curves = CurveDifference(loss=_or_nan(record.loss_curve), gradient_norm=_or_nan(record.gradient_norm_curve))
+    first = _first_of(record.first) if record.first else None
     judged = NumbersJudgement(
         holds=first is None,
-        same_bits=verdict is Numerics.BITWISE,
-        score=_or_inf(record["score"]),
+        same_bits=record.verdict is Numerics.BITWISE,
+        score=_or_inf(record.score),
         worst=None,
         first=first,
         deviating=first.deviating if first else 0,
-        compared=int(record["compared"]),
+        compared=record.compared,
         kinds=(),
         skipped=(),
         only_reference=(),
@@ -169,26 +215,24 @@ def _numbers_of(record: Mapping[str, Any]) -> NumbersResult:
         curves=curves,
     )
     return NumbersResult(
-        claimed=Numerics(record["claimed"]),
-        verdict=verdict,
+        claimed=record.claimed,
+        verdict=record.verdict,
         structure=judged,
         precision=None,
         curves=curves,
-        steps=int(record["steps"]),
-        by_optimizer=bool(record["by_optimizer"]),
-        notes=tuple(map(str, record["notes"])),
+        steps=record.steps,
+        by_optimizer=record.by_optimizer,
+        notes=record.notes,
     )
 
 
-def _first_of(record: Mapping[str, Any]) -> TensorDeviation:
+def _first_of(record: _First) -> TensorDeviation:
     return TensorDeviation(
-        key=TensorKey(step=int(record["step"]) - 1, kind=str(record["kind"]), name=str(record["name"])),
-        score=_or_inf(record["score"]),
-        difference=TensorDifference(
-            error=nan, norm=nan, gain=_or_nan(record["gain"]), cosine=_or_nan(record["cosine"])
-        ),
-        deviating=int(record["deviating"]),
-        compared=int(record["compared"]),
+        key=TensorKey(step=record.step - 1, kind=record.kind, name=record.name),
+        score=_or_inf(record.score),
+        difference=TensorDifference(error=nan, norm=nan, gain=_or_nan(record.gain), cosine=_or_nan(record.cosine)),
+        deviating=record.deviating,
+        compared=record.compared,
     )
 
 
@@ -209,8 +253,8 @@ def _finite_or_none(value: float) -> float | None:
 
 
 def _or_nan(value: float | None) -> float:
-    return nan if value is None else float(value)
+    return nan if value is None else value
 
 
 def _or_inf(value: float | None) -> float:
-    return inf if value is None else float(value)
+    return inf if value is None else value

@@ -10,9 +10,9 @@ from functools import partial
 from math import inf
 from random import Random
 
+from redline.capture.supervisor.trial_command import TrialCommand
+from redline.capture.supervisor.trial_job import TrialJob
 from redline.errors import InputError
-from redline.launch.outside.trial_command import TrialCommand
-from redline.launch.outside.trial_job import TrialJob
 from redline.trials.step_blocks import BlockTimer
 from redline.trials.trial_jobs import TrialJobs, outcomes, raise_if_failed, raise_if_left_behind
 from redline.trials.trial_pairs import Tell, TrialOptions, TrialPairs

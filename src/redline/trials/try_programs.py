@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from random import Random
 
+from redline.capture.supervisor.trial_command import TrialCommand
 from redline.errors import InputError
-from redline.launch.outside.trial_command import TrialCommand
 from redline.trials.trial_jobs import WARM_UP, ProcessRun, TrialJobs
 from redline.trials.trial_pairs import Tell, TrialOptions, TrialPairs, decided
 from redline.trials.trial_result import Stopped, Timed, TimedPair, TrialResult, changed_nothing

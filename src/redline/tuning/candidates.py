@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from redline.launch.lever_kinds import ACCELERATOR, KINDS, LOADER, RANKS, LeverKind
-from redline.launch.levers import Lever, parse_lever
+from redline.capture.lever_kinds import ACCELERATOR, KINDS, LOADER, RANKS, LeverKind
+from redline.capture.levers import Lever, parse_lever
 from redline.numerics import Numerics
 
 BY_DEFAULT = (Numerics.BITWISE, Numerics.REASSOCIATION)

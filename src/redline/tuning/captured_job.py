@@ -5,13 +5,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from redline.capture.places import Place, places_in
+from redline.capture.process import is_alive
+from redline.capture.settings import Settings
+from redline.capture.shared_state import EXPORTER, EXPORTING, STATE
+from redline.capture.supervisor.trial_command import TrialCommand
+from redline.capture.supervisor.trial_job import TrialJob, start_trial
 from redline.errors import InputError
-from redline.launch.outside.trial_command import TrialCommand
-from redline.launch.outside.trial_job import TrialJob, start_trial
-from redline.launch.places import Place, places_in
-from redline.launch.process import is_alive
-from redline.launch.settings import Settings
-from redline.launch.shared_state import EXPORTER, EXPORTING, STATE
 from redline.trials.trial_jobs import raise_if_failed
 
 _AFTER = 8  # steps before those that are captured

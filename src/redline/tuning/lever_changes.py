@@ -6,9 +6,9 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from redline.capture.levers import Lever
+from redline.capture.places import DDP, LOADER, MODEL, OPTIMIZER, ROOT_CALL, SCRIPT, ZERO_GRAD, Place
 from redline.errors import InputError
-from redline.launch.levers import Lever
-from redline.launch.places import DDP, LOADER, MODEL, OPTIMIZER, ROOT_CALL, SCRIPT, ZERO_GRAD, Place
 from redline.tuning import script_edits as edits
 from redline.tuning.call_arguments import ArgumentChange, argument_of
 from redline.tuning.seen_files import FileChange, SeenFiles

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from redline.capture.levers import parse_lever
+from redline.capture.supervisor.trial_command import TrialCommand
 from redline.errors import InputError
-from redline.launch.levers import parse_lever
-from redline.launch.outside.trial_command import TrialCommand
 from redline.numerics import Numerics
 from redline.trials.memory_trial import MemoryTrial, try_memory
 from redline.trials.numbers.check import check_numbers

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redline.capture.levers import Lever, environment_of
+from redline.capture.places import Place
 from redline.errors import InputError
-from redline.launch.levers import Lever, environment_of
-from redline.launch.places import Place
 from redline.trials.lever_pages import lever_page_of
 from redline.tuning.lever_changes import changes_of
 from redline.tuning.seen_files import FileChange, SeenFiles

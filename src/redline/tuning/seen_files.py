@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redline.capture.places import Place
 from redline.errors import InputError
-from redline.launch.places import Place
 from redline.tuning.call_arguments import ArgumentChange, edits_of_call
 from redline.tuning.source_text import Edit, SourceText
 

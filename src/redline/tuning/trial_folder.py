@@ -11,18 +11,21 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from redline.artifacts import Envelope, check_envelope, read_whole, write_atomic
+from redline.artifacts import Envelope, write_atomic
+from redline.artifacts.file_kind import FileKind
 from redline.errors import InputError
+from redline.ledger.rank.digest_limits import Count
 from redline.trials.memory_trial import MemoryTrial
 from redline.trials.numbers.check import NumbersResult
-from redline.trials.trial_record import from_record, to_record
+from redline.trials.trial_record import KIND as TRIAL
+from redline.trials.trial_record import SCHEMA_VERSION as TRIAL_SCHEMA
+from redline.trials.trial_record import TrialRecord, to_record, trial_of
 from redline.trials.trial_result import TrialResult
 
 KIND = "tuning"
 SCHEMA_VERSION = 1
 STATE = "tuning.json"
 TRIALS = "trials"
-_MOST_BYTES = 64 << 20
 
 
 class Asked(StrEnum):
@@ -57,6 +60,30 @@ class Answer:
     peak_bytes: int = 0
     step_s: float = 0.0
     left_processes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept(TrialRecord):
+    """The file of an answer."""
+
+    question: Question
+    memory: MemoryTrial | None
+    error: str
+    peak_bytes: Count
+    step_s: float
+    left_processes: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """The file that makes a folder that of a search."""
+
+    identity: dict[str, Any]
+
+
+_ANEW = "remove it, and what it held is measured again"
+_ANSWER = FileKind("a trial of a search", _Kept, _ANEW, most_bytes=8 << 20, envelope=(TRIAL, TRIAL_SCHEMA))
+_SEARCH = FileKind("the state of a search", _State, _ANEW, most_bytes=1 << 20, envelope=(KIND, SCHEMA_VERSION))
 
 
 class TrialFolder:
@@ -104,9 +131,8 @@ class TrialFolder:
             envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline tune", synthetic=False)
             _write(state, {**envelope.to_dict(), "identity": identity})
             return
-        known = _loaded(state)
-        check_envelope(known, KIND, SCHEMA_VERSION, where=str(state))
-        others = [name for name, value in identity.items() if known["identity"].get(name) != value]
+        known = _SEARCH.read(state).identity
+        others = [name for name, value in identity.items() if known.get(name) != value]
         if others:
             raise InputError(
                 f"{self.path} is a search with another {', '.join(others)}; give another folder (`record=...`)"
@@ -123,47 +149,15 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
         file.write(json.dumps(content, indent=1, ensure_ascii=False).encode())
 
 
-def _loaded(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(read_whole(path, _MOST_BYTES, "a part of a search"))
-        if isinstance(content, dict):
-            return content
-    except (ValueError, RecursionError):
-        pass
-    raise InputError(f"{path} is damaged; remove it, and what it held is measured again") from None
-
-
 def _read(path: Path) -> tuple[Question, Answer]:
-    content = _loaded(path)
-    try:
-        asked = content["question"]
-        question = Question(
-            asked=Asked(asked["asked"]),
-            kept=tuple(asked["kept"]),
-            levers=tuple(asked["levers"]),
-            replaced=asked["replaced"],
-        )
-        trial, numbers = from_record(content, where=str(path))
-        return question, Answer(
-            trial=trial,
-            numbers=numbers,
-            memory=_memory(content["memory"]),
-            error=str(content["error"]),
-            peak_bytes=int(content["peak_bytes"]),
-            step_s=float(content["step_s"]),
-            left_processes=int(content["left_processes"]),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise InputError(f"{path} is damaged; remove it, and what it held is measured again") from None
-
-
-def _memory(record: Mapping[str, Any] | None) -> MemoryTrial | None:
-    if record is None:
-        return None
-    return MemoryTrial(
-        before_bytes=tuple(record["before_bytes"]),
-        after_bytes=tuple(record["after_bytes"]),
-        before_step_s=tuple(record["before_step_s"]),
-        after_step_s=tuple(record["after_step_s"]),
-        error=str(record["error"]),
+    record = _ANSWER.read(path)
+    trial, numbers = trial_of(record)
+    return record.question, Answer(
+        trial=trial,
+        numbers=numbers,
+        memory=record.memory,
+        error=record.error,
+        peak_bytes=record.peak_bytes,
+        step_s=record.step_s,
+        left_processes=record.left_processes,
     )

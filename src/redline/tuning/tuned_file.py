@@ -1,18 +1,33 @@
 """The file that a search leaves: the levers that it kept, for `redline run --with` and `redline compare --with`."""
 
 import json
-import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from redline.artifacts import read_whole, write_atomic
-from redline.errors import InputError
-from redline.launch.levers import parse_lever
+from redline.artifacts import write_atomic
+from redline.artifacts.file_kind import FileKind
+from redline.capture.levers import parse_lever
 from redline.tuning.tune_result import Ladder
 
 NAME = "tuned.toml"
 ENDING = ".toml"
-_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tuned:
+    """The part of the file that is read."""
+
+    levers: tuple[str, ...]
+
+
+_TUNED = FileKind(
+    "levers that were tuned",
+    _Tuned,
+    "give the tuned.toml that `redline tune` has written",
+    most_bytes=64 << 10,
+    is_toml=True,
+)
 
 
 def write_tuned(path: Path, command: str, ladder: Ladder) -> None:
@@ -43,19 +58,8 @@ def levers_of(words: Sequence[str]) -> tuple[str, ...]:
     """Each is a lever, or the name of a file that a search has left. Raises UsageError or InputError."""
     levers: list[str] = []
     for word in words:
-        levers += _read_tuned(Path(word)) if word.endswith(ENDING) else [word]
+        levers += _TUNED.read(Path(word)).levers if word.endswith(ENDING) else [word]
     return tuple(dict.fromkeys(str(parse_lever(lever)) for lever in levers))
-
-
-def _read_tuned(path: Path) -> list[str]:
-    text = read_whole(path, _MOST_BYTES, "levers that were tuned").decode(errors="replace")
-    try:
-        levers = tomllib.loads(text).get("levers")
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not TOML: {error}; give the tuned.toml that `redline tune` has written") from None
-    if not isinstance(levers, list) or not all(isinstance(lever, str) for lever in levers):
-        raise InputError(f"{path} has no list of levers; give the tuned.toml that `redline tune` has written")
-    return levers
 
 
 def _quoted(text: str) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from redline.analysis.job.digests import analyses_again
-from redline.analysis.rank.digest import Digest
 from redline.errors import InputError, OutputError, UsageError
 from redline.findings.replayed import ReplayedJob
+from redline.job.read_files import JobOptions
+from redline.ledger.job.digests import analyses_again
+from redline.ledger.rank.digest import Digest
 from redline.progress import Progress, ProgressStage
-from redline.ranks.read_files import JobOptions
 from redline.replay.altered import MADE_BY, altered_timeline
 from redline.replay.changes import Scenario
 from redline.replay.forecast import ScenarioReplay

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from redline.calibration.budget import FULL_S, QUICK_S, Budget
+from redline.calibration.calibration_record import FAMILIES, Calibration
+from redline.calibration.compare import Comparison, figures
+from redline.calibration.compare import compare as compare_calibrations
 from redline.errors import InputError, UsageError
 from redline.hardware.machine import Machine
 from redline.hardware.profile import load_calibration, save_profile
-from redline.probes.budget import FULL_S, QUICK_S, Budget
-from redline.probes.calibration_record import FAMILIES, Calibration
-from redline.probes.compare import Comparison, figures
-from redline.probes.compare import compare as compare_calibrations
 from redline.progress import Progress, ProgressStage, silent
 from redline.storage import path_of
 
 if TYPE_CHECKING:
-    from redline.probes.calibration_record import Collectives
-    from redline.probes.collectives.operation_example import OperationExample
+    from redline.calibration.calibration_record import Collectives
+    from redline.calibration.collectives.operation_example import OperationExample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def calibrate(
     families = chosen(only, has_processes=bool(torchrun))
     if not isinstance(budget, Budget):
         budget = budget_of(budget, quick=quick)
-    from redline.probes.conditions import seen, start_now
+    from redline.calibration.conditions import seen, start_now
 
     start = start_now()
     tell(f"{seen(start)}; at most {budget.seconds:g} s")
@@ -71,8 +71,8 @@ def calibrate(
     if torchrun and collectives is None:
         return None
     progress(ProgressStage.MEASURE, 0, 1)
-    from redline.probes.calibrate import calibrate_device
-    from redline.probes.figures import machine_of
+    from redline.calibration.calibrate import calibrate_device
+    from redline.calibration.figures import machine_of
 
     budget.has_results = collectives is not None
     others = [family for family in families if family != "collectives"]
@@ -108,7 +108,7 @@ def chosen(only: Sequence[str] | None, *, has_processes: bool) -> tuple[str, ...
 def _collectives(
     torchrun: Sequence[str], *, quick: bool, tell: Callable[[str], None], budget: Budget
 ) -> Collectives | None:
-    from redline.probes.collectives.start import measure_collectives
+    from redline.calibration.collectives.start import measure_collectives
 
     tell("collectives")
     return measure_collectives(torchrun, quick=quick, left_s=budget.left_s())
@@ -117,7 +117,7 @@ def _collectives(
 def show_collectives(torchrun: Sequence[str]) -> tuple[OperationExample, ...] | None:
     """What each collective does to a few numbers on every rank. None on a machine without the first rank."""
     _require_torch()
-    from redline.probes.collectives import start
+    from redline.calibration.collectives import start
 
     return start.show_collectives(torchrun)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING
 from redline.errors import InputError, UsageError
+from redline.job.find_files import TraceFiles, find_traces
+from redline.job.read_files import JobOptions
 from redline.progress import Progress, silent
-from redline.ranks.find_files import find_traces
-from redline.ranks.read_files import JobOptions
 from redline.report.compare.compare_result import CompareResult
 from redline.report.redaction.redactor import Redactor
 from redline.storage import path_of, shown
@@ -36,7 +36,10 @@ def compare(
     """
     for paths in (before, after):
         refuse_reports(_several(paths))
-    files = [find_traces(paths, digests=True) for paths in (before, after)]
+    files = [
+        paths if isinstance(paths, TraceFiles) else TraceFiles(_several(paths), digests=True)
+        for paths in (before, after)
+    ]
     results = [diagnose(found, machine=machine, options=options, progress=progress) for found in files]
     difference = difference_of(
         results[0].diagnosis,

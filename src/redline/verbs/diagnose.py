@@ -1,24 +1,25 @@
 """`redline diagnose`: where the time of a job went, every nanosecond in one account."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.digests import analysis_again, digest_job
-from redline.analysis.job.first_screen import outline_of
-from redline.analysis.job.typical_rank import typical_place
-from redline.analysis.rank.digest import RuleMatcher
-from redline.analysis.rank.digest_file import is_digest
+from redline.capture.captured import captured_of, run_folder_of
 from redline.errors import InputError, UsageError
 from redline.findings.aggregate import findings_of, with_forecasts
 from redline.findings.check_matches import check_matches
 from redline.findings.match import match_rules
-from redline.launch.captured import captured_of, run_folder_of
+from redline.job.find_files import read_found
+from redline.job.read_failures import Failure, attempted, failure_of
+from redline.job.read_files import JobOptions
+from redline.ledger.job.combine import Diagnosis, combine
+from redline.ledger.job.digests import analysis_again, digest_job
+from redline.ledger.job.first_screen import outline_of
+from redline.ledger.job.typical_rank import typical_place
+from redline.ledger.rank.digest import RuleMatcher
+from redline.ledger.rank.digest_file import is_digest
 from redline.progress import Progress, ProgressStage, silent
-from redline.ranks.find_files import find_traces
-from redline.ranks.read_failures import Failure, attempted, failure_of
-from redline.ranks.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.engine_logs import log_files
@@ -26,8 +27,8 @@ from redline.storage import path_of
 from redline.trace.schema import batch_sizes_of
 
 if TYPE_CHECKING:
-    from redline.analysis.rank.step_view import StepView
     from redline.findings.kept_ranks import RankKeeper
+    from redline.ledger.rank.step_view import StepView
     from redline.replay.changes import Scenario
     from redline.verbs.altered_traces import AlteredTraces
 
@@ -57,16 +58,19 @@ def diagnose(  # noqa: PLR0913 (all that can be asked of traces; all of it has a
     options = options or JobOptions()
     asked = _scenarios(what_if)
     altered = None if save_altered is None else _altered_traces(save_altered, asked)
-    files = find_traces(paths, digests=True)
-    _refuse_for_digests(files, {"machine": machine, "step_regex": options.reading.step_regex, "model": options.model})
     kept = _keeper() if asked or forecast else None
-    diagnosis, failures = _combined(files, machine, options, progress, kept or match_rules)
+
+    def combined(files: Sequence[Path]) -> tuple[Diagnosis, tuple[Failure, ...]]:
+        decided = {"machine": machine, "step_regex": options.reading.step_regex, "model": options.model}
+        _refuse_for_digests(files, decided)
+        return _combined(files, machine, options, progress, kept or match_rules)
+
+    files, (diagnosis, failures) = read_found(paths, combined, digests=True)
     if options.model is not None:
         _refuse_unused_model(diagnosis, options.model)
     outline = outline_of(diagnosis)
     captured = captured_of(files)
-    slowdown = captured.recording_slowdown if captured is not None else 1.0
-    findings = findings_of(diagnosis, outline, slowdown=slowdown)
+    findings = findings_of(diagnosis, outline)
     replayed, saved = None, tuple[str, ...]()
     if kept is not None:
         from redline.findings.replay_job import forecasts_of, replay_job  # of no use to others
@@ -84,7 +88,7 @@ def diagnose(  # noqa: PLR0913 (all that can be asked of traces; all of it has a
         )
         if altered is not None:
             saved = altered.written(diagnosis.ranks, files, machine, options, progress, replayed)
-        forecasts = forecasts_of(findings, replayed, slowdown)
+        forecasts = forecasts_of(findings, replayed)
         findings = with_forecasts(findings, forecasts, diagnosis, outline)
     view, undrawn = _typical_step(diagnosis, files, machine, options) if draw_step else (None, ())
     serving, unserved = _serving(files, options, None if client is None else path_of(client))
@@ -139,7 +143,7 @@ def _typical_step(
     diagnosis: Diagnosis, files: Sequence[Path], machine: str | None, options: JobOptions
 ) -> tuple["StepView | None", tuple[Failure, ...]]:
     """A step of the rank most like the job; where its file fails now, the report is one without a drawing."""
-    from redline.analysis.rank.step_view import step_view_of
+    from redline.ledger.rank.step_view import step_view_of
 
     place = typical_place(diagnosis)
     rank = diagnosis.ranks[place]
@@ -154,7 +158,7 @@ def _typical_step(
         return view, ()
     if options.reading.strict:
         raise view
-    return None, (failure_of(source, view),)
+    return None, (replace(failure_of(source, view), costs_a_rank=False),)
 
 
 def _serving(
@@ -173,7 +177,7 @@ def _serving(
         return found, ()
     if options.reading.strict:
         raise found
-    return None, (failure_of(folder, found),)
+    return None, (replace(failure_of(folder, found), costs_a_rank=False),)
 
 
 def _refuse_unused_model(diagnosis: Diagnosis, model: str) -> None:

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from redline.analysis.job.digest_targets import digest_targets, refuse_doubles
-from redline.analysis.job.digests import digest_job
-from redline.analysis.rank.digest_file import Saved, save_digest
 from redline.artifacts import refuse_unless_free
 from redline.errors import UsageError
 from redline.findings.match import match_rules
+from redline.job.find_files import read_found
+from redline.job.read_files import JobOptions
+from redline.job.shard import Shard
+from redline.ledger.job.digest_targets import digest_targets, refuse_doubles
+from redline.ledger.job.digests import Digested, digest_job
+from redline.ledger.rank.digest_file import Saved, save_digest
 from redline.progress import Progress, ProgressStage, silent
-from redline.ranks.find_files import find_traces
-from redline.ranks.read_files import JobOptions
-from redline.ranks.shard import Shard
-from redline.report.digest.digest_result import DigestResult
 from redline.report.redaction.redactor import Redactor
+from redline.report.written import DigestResult
 from redline.storage import path_of
 
 
@@ -42,15 +42,19 @@ def digest(
             "digest: each part of a job would give the same host another mark; leave `redact=True` out, and give it to "
             "`redline diagnose` of the digests"
         )
-    files = find_traces(paths)
-    part = (shard or Shard(index=0, count=1)).of(files)
-    if not part:  # more tasks than traces
+
+    def digested_part(files: list[Path]) -> tuple[list[int], Digested | None]:
+        """With the places of its files among all; none where there are more tasks than traces."""
+        part = (shard or Shard(index=0, count=1)).of(files)
+        read = list(part.values())
+        return list(part), digest_job(read, machine, options or JobOptions(), progress, match_rules) if read else None
+
+    files, (all_places, digested) = read_found(paths, digested_part)
+    if digested is None:
         return DigestResult(paths=(), size_bytes=0, largest_bytes=0, left_out=0, failures=())
-    digested = digest_job(list(part.values()), machine, options or JobOptions(), progress, match_rules)
     digests, failures = digested.digests, digested.failures
     if redactor is not None:
         digests, failures = redactor.redacted((digests, failures))
-    all_places = list(part)
     targets = digest_targets(folder, digests, [all_places[place] for place in digested.places])
     if shard is not None:
         refuse_doubles(digests, targets, files)

@@ -65,10 +65,10 @@ def _attempted(trace: Path, target: Path) -> dict[str, Any]:
 
 
 def _digested(trace: Path, target: Path) -> dict[str, Any]:
-    from redline.analysis.job.digests import digest_job
-    from redline.analysis.rank.digest_file import save_digest
     from redline.findings.match import match_rules
-    from redline.ranks.read_files import JobOptions
+    from redline.job.read_files import JobOptions
+    from redline.ledger.job.digests import digest_job
+    from redline.ledger.rank.digest_file import save_digest
     from redline.timeline.problems import Reason
 
     began_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
@@ -87,11 +87,11 @@ def _digested(trace: Path, target: Path) -> dict[str, Any]:
 
 def _standing_out(folder: Path, own: Sequence[int]) -> dict[str, str]:
     """Of the own ranks those that stand out among all whose digests are here, or among some of these."""
-    from redline.analysis.job.combine import combine
-    from redline.analysis.job.standing_out import ranks_that_stand_out
-    from redline.analysis.rank.digest_file import load_digest
     from redline.artifacts import DIGEST_ENDING
     from redline.errors import InputError
+    from redline.ledger.job.combine import combine
+    from redline.ledger.job.standing_out import ranks_that_stand_out
+    from redline.ledger.rank.digest_file import load_digest
 
     mine = [folder / f"rank-{rank}{DIGEST_ENDING}" for rank in own]
     others = sorted({*folder.glob(f"rank-*{DIGEST_ENDING}")} - {*mine})

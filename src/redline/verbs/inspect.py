@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from redline.job.find_files import read_found
+from redline.job.job import Job, read_job
+from redline.job.read_files import JobOptions
 from redline.progress import Progress, silent
-from redline.ranks.find_files import find_traces
-from redline.ranks.job import Job, read_job
-from redline.ranks.read_files import JobOptions
 
 
 def inspect(paths: Sequence[str | Path], options: JobOptions | None = None, progress: Progress = silent) -> Job:
     """Read the traces named by files, folders or patterns, and summarise each rank."""
-    return read_job(find_traces(paths), options or JobOptions(), progress)
+    return read_found(paths, lambda files: read_job(files, options or JobOptions(), progress))[1]

@@ -6,14 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redline.analysis.job.combine import combine
-from redline.analysis.job.digests import digest_job
-from redline.analysis.job.first_screen import outline_of
-from redline.analysis.rank.digest_file import is_digest
 from redline.errors import InputError, UsageError
 from redline.findings.aggregate import findings_of
 from redline.findings.check_matches import check_matches
 from redline.findings.match import match_rules
+from redline.job.read_failures import Failure
+from redline.job.read_files import JobOptions
 from redline.lake.asking import ask
 from redline.lake.compact import compact, compact_all, remove_abandoned
 from redline.lake.extra import duckdb, pyarrow
@@ -22,14 +20,16 @@ from redline.lake.labels import JobLabels, job_of, run_of
 from redline.lake.parts import write_part
 from redline.lake.prune import prune
 from redline.lake.rows import rows_of
+from redline.ledger.job.combine import combine
+from redline.ledger.job.digests import digest_job
+from redline.ledger.job.first_screen import outline_of
+from redline.ledger.rank.digest_file import is_digest
 from redline.progress import Progress, ProgressStage, silent
-from redline.ranks.read_failures import Failure
-from redline.ranks.read_files import JobOptions
-from redline.report.lake.lake_results import LakeAddResult, LakeAskResult, LakePruneResult
+from redline.report.lake import LakeAddResult, LakeAskResult, LakePruneResult
 from redline.storage import is_remote, path_of
 
 if TYPE_CHECKING:
-    from redline.launch.run_record import RunRecord
+    from redline.capture.run_record import RunRecord
 
 
 def add_to_lake(

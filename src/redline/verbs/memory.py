@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redline.analysis.memory.device_memory import DeviceMemory, read_device_memories
-from redline.analysis.memory.plan_comparison import PlannedMemory
-from redline.analysis.memory.timeline_device_memory import timeline_device_memory
-from redline.analysis.memory.trace_device_memory import trace_device_memories
 from redline.errors import InputError, UsageError
+from redline.job.find_files import TRACE_ENDINGS, find_traces
+from redline.job.read_failures import Failure, attempted, failure_of
+from redline.ledger.memory.device_memory import DeviceMemory, read_device_memories
+from redline.ledger.memory.plan_comparison import PlannedMemory
+from redline.ledger.memory.timeline_device_memory import timeline_device_memory
+from redline.ledger.memory.trace_device_memory import trace_device_memories
 from redline.progress import Progress, ProgressStage, silent
-from redline.ranks.find_files import TRACE_ENDINGS, find_traces
-from redline.ranks.read_failures import Failure, attempted, failure_of
 from redline.report.memory.memory_result import MemoryResult
 from redline.storage import look_anew, matches, path_of, shown
 from redline.trace.cache import cache_folder, read_cached

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from redline.artifacts import written_here
 from redline.errors import first_line
+from redline.job.find_files import read_found
+from redline.job.job import Job, read_job
+from redline.job.merge import NOTHING_DRAWN, Drawn, Merged, RankFailedError, Read, check_output, write_merged
+from redline.job.read_failures import Failure, attempted, failure_of
+from redline.job.read_files import JobOptions
 from redline.progress import Progress, silent
-from redline.ranks.find_files import find_traces
-from redline.ranks.job import Job, read_job
-from redline.ranks.merge import NOTHING_DRAWN, Drawn, Merged, RankFailedError, Read, check_output, write_merged
-from redline.ranks.read_failures import Failure, attempted, failure_of
-from redline.ranks.read_files import JobOptions
 from redline.report.redaction.redactor import Redactor
 from redline.storage import path_of
 from redline.timeline.timeline import Timeline
@@ -40,10 +40,9 @@ def merge(
     target = path_of(output)
     check_output(target, force=force)
     options = options or JobOptions()
-    files = find_traces(paths)
+    files, job = read_found(paths, lambda files: read_job(files, options, progress))
     failed: list[Failure] = []
     while True:
-        job = read_job(files, options, progress)
         job = replace(job, failures=(*job.failures, *failed))
         if redactor is not None:
             job = replace(job, ranks=redactor.redacted(job.ranks), failures=redactor.redacted(job.failures))
@@ -60,6 +59,7 @@ def merge(
                 raise
             files.remove(error.path)
             failed.append(failure_of(error.path, error))
+            job = read_job(files, options, progress)
 
 
 def _critical_path(job: Job, read: Read, target: Path) -> tuple[Drawn, str]:

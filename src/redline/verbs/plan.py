@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 
 from redline.errors import ParameterError, UsageError
 from redline.hardware.profile import find_machine
-from redline.planner.serve import plan as serving
-from redline.planner.serve.plan import ServingRequest
-from redline.planner.serve.serving_defaults import ENGINE, LOADS, SIZES
-from redline.planner.train.layout import Layout
-from redline.planner.train.search.plan import TrainingRequest
-from redline.planner.train.training_choices import ACCEPTED_CHANCE, BY, EXECUTIONS, RECOMPUTES, SCHEDULES, TOP
-from redline.planner.validation.validate import validate
-from redline.progress import Progress, silent
+from redline.model.describe import changed, describe
+from redline.model.known import read_model
+from redline.model.model import Model
+from redline.plan.job.job_cost import JobCost, JobRequest, whole_job
+from redline.plan.job.job_failures import FailureRate, Recovery, ThreePointEstimate, rate_named, recovery_named
+from redline.plan.serve import plan as serving
+from redline.plan.serve.plan import ServingRequest
+from redline.plan.serve.serving_defaults import ENGINE, LOADS, SIZES
+from redline.plan.train.layout import Layout
+from redline.plan.train.search import plan as training
+from redline.plan.train.search.plan import TrainingRequest, refuse_impossible
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, EXECUTIONS, RECOMPUTES, SCHEDULES, TOP
+from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Workload
+from redline.plan.validation import published
+from redline.progress import Progress, ProgressStage, silent
 from redline.storage import path_of
-from redline.verbs.plan_job import price_job
-from redline.verbs.plan_measured import measured_step
-from redline.verbs.plan_measured_training import measured_training
-from redline.verbs.plan_model import find_model, find_workload
+from redline.verbs.plan_measured import measured_step, measured_training
 from redline.verbs.plan_results import PlannedServing, PlannedTraining, ValidatedPlans
-from redline.verbs.plan_sizes import plan_sizes
 
 Constraint = float | str | Sequence[float | str]
 
@@ -144,9 +151,9 @@ def plan_serving(  # noqa: PLR0913 (as above)
     return PlannedServing(plan=serving.plan_serving(request))
 
 
-def validate_plans(progress: Progress = silent) -> ValidatedPlans:
+def validate_plans() -> ValidatedPlans:
     """How well plans predict the published measurements that come with Redline."""
-    return ValidatedPlans(validation=validate(progress))
+    return ValidatedPlans(validation=published())
 
 
 def _refuse(sizes: Sequence[int], by: str) -> None:
@@ -178,3 +185,172 @@ def _number(name: str, value: float | str) -> float:
     if value not in known:
         raise ParameterError(name, f" {value}: " + (f"there are: {', '.join(known)}" if known else "give a number"))
     return float(known[value])
+
+
+NEEDED = ("layers", "hidden", "heads", "vocab")
+
+
+def find_model(source: str | None, numbers: Mapping[str, float]) -> Model:
+    """The model of a known name or a config.json, with these numbers in the place of its own; or of numbers alone."""
+    unknown = next((name for name in numbers if name not in {field.name for field in fields(Model)}), None)
+    if unknown:
+        raise UsageError(f"a model has no number {unknown!r}; it has layers, hidden, heads, vocab, ffn and so on")
+    if source is None:
+        model = describe(**_whole(numbers))
+    else:
+        model = changed(read_model(source), **numbers) if numbers else read_model(source)
+    _refuse_odd(model, numbers)
+    return model
+
+
+def _whole(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Numbers that describe a model alone. All layers have experts but those that are said to be dense."""
+    needed = (*NEEDED, "experts_per_token") if "experts" in numbers else NEEDED
+    missing = [name for name in needed if name not in numbers]
+    if missing:
+        raise ParameterError(
+            "model",
+            " is missing: give a known name or a config.json,\n"
+            f"or describe the model by numbers; missing: {', '.join(missing)}",
+        )
+    whole = dict(numbers)
+    if "experts" in whole:
+        whole["moe_layers"] = whole["layers"] - whole.pop("dense_layers", 0)
+        whole.setdefault("expert_ffn", whole.get("ffn", 0))
+    return whole
+
+
+def _refuse_odd(model: Model, numbers: Mapping[str, float]) -> None:
+    """Numbers that make no model together."""
+    if model.heads % model.kv_heads:
+        raise ParameterError("kv_heads", f" {model.kv_heads:g}: that does not divide the {model.heads:g} heads")
+    if model.experts_per_token > model.experts:
+        raise ParameterError("experts_per_token", f" {model.experts_per_token:g}: there are {model.experts:g} experts")
+    if "experts" in numbers and not model.moe_layers:
+        raise ParameterError(
+            "experts",
+            f" changes nothing: no layer of {model.name or 'this model'} has experts;\n"
+            f"describe a mixture of experts by numbers alone: {', '.join(NEEDED)} and so on",
+        )
+
+
+def find_workload(source: str | None, numbers: Mapping[str, float]) -> Workload:
+    """A model, or the module that FILE.py:FUNCTION builds, counted on shapes alone."""
+    if source is None or not is_module(source):
+        return Transformer(find_model(source, numbers))
+    if numbers:
+        raise ParameterError(next(iter(numbers)), f" changes nothing: {source} builds the module itself; leave it out")
+    if find_spec("torch") is None:
+        raise UsageError(f"{source}: torch is not installed here; install it as your machine needs it (pytorch.org)")
+    from redline.calibration.count_module import count_module
+    from redline.plan.train.module_workload import Module
+
+    return Module(count_module(source))
+
+
+def is_module(source: str) -> bool:
+    """Also where its function is missing, so that this is what is said about it."""
+    return source.endswith(".py") or source.rpartition(":")[0].endswith(".py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    """A plan for each size that can run, and the best of them."""
+
+    plans: tuple[TrainingPlan, ...]
+    refused: tuple[tuple[int, str], ...]
+    """Sizes on which no layout can run, and why."""
+    chosen: TrainingPlan
+
+
+def plan_sizes(
+    request: TrainingRequest, sizes: Sequence[int], *, by: str = BY[0], progress: Progress = silent
+) -> Sized:
+    """By speed the size that trains fastest, by cost the one that needs the least GPU time per token."""
+    plans, refused = [], []
+    for number, devices in enumerate(sizes):
+
+        def tell(stage: ProgressStage, done: float, total: float, number: int = number) -> None:
+            progress(stage, number + done / total, len(sizes))
+
+        training_request = replace(request, devices=devices, by="memory" if by == "memory" else "speed")
+        try:
+            refuse_impossible(training_request)
+            plans.append(training.plan_training(training_request, tell))
+        except UsageError as error:
+            if len(sizes) == 1:
+                raise
+            refused.append((devices, str(error).partition("\n")[0]))
+    if not plans:
+        raise UsageError(f"no layout can run on any of these numbers of GPUs: {refused[0][1]}")
+    return Sized(plans=tuple(plans), refused=tuple(refused), chosen=max(plans, key=lambda plan: _merit(plan, by)))
+
+
+def _merit(plan: TrainingPlan, by: str) -> tuple[bool, float]:
+    """What fits comes before what does not."""
+    merits = {
+        "speed": plan.best.tokens_per_s,
+        "cost": plan.best.tokens_per_s / plan.devices,
+        "memory": -plan.best.peak_bytes,
+    }
+    return plan.fits, merits[by]
+
+
+def price_job(
+    plan: TrainingPlan,
+    *,
+    tokens: float | None,
+    price: float | None = None,
+    failures: str | None = None,
+    recovery: str | None = None,
+    write_bytes_per_s: float | None = None,
+    pue: float = 1.0,
+) -> JobCost | None:
+    """None where the number of tokens is not known.
+
+    `failures` and `recovery` are names of published ones, or numbers; without them a band of published ones.
+    """
+    if tokens is None:
+        return None
+    power = plan.machine.power_w
+    best = plan.best
+    job = JobRequest(
+        step_s=ThreePointEstimate(best.step_low_s, best.step_s, best.step_high_s),
+        tokens_per_step=plan.tokens_per_step,
+        tokens=tokens,
+        devices=plan.devices,
+        price_per_device_hour=price,
+        device_power_w=None if power is None else power.value,
+        pue=pue,
+        parameters=plan.parameters,
+        write_bytes_per_s=write_bytes_per_s,
+    )
+    rates = () if failures is None else (_rate(failures, plan.devices_per_node),)
+    return whole_job(job, rates, () if recovery is None else (_recovery(recovery),))
+
+
+def _rate(text: str, devices_per_node: int) -> FailureRate:
+    """A number is failures per node and day."""
+    number = _as_number(text)
+    if number is None:
+        return rate_named(text)
+    return FailureRate(id="given", failures_per_node_day=number, devices_per_node=devices_per_node)
+
+
+def _recovery(text: str) -> Recovery:
+    """Two numbers are seconds to restart, and seconds that a checkpoint takes."""
+    restart, comma, save = text.partition(",")
+    if not comma:
+        return recovery_named(text)
+    seconds = _as_number(restart), _as_number(save)
+    if seconds[0] is None or seconds[1] is None:
+        raise UsageError(f"a recovery of {text!r} makes no sense; give two times in seconds, such as 600,6")
+    return Recovery(id="given", restart_s=seconds[0], checkpoint_s=seconds[1])
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from redline.artifacts import write_atomic
 from redline.errors import UsageError
-from redline.planner.job.job_cost import JobCost
-from redline.planner.serve.serving_plan import ServingPlan
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.planner.validation.validate import Validation
+from redline.plan.job.job_cost import JobCost
+from redline.plan.serve.serving_plan import ServingPlan
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.validation import Validation
 from redline.storage import path_of
 
 
@@ -103,14 +103,10 @@ class ValidatedPlans:
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """A page where the name ends in .html, the figures where it ends in .json."""
-        from redline.planner.validation.validate import memory_points, serving_points, step_points
         from redline.report.html.plan.validate import page
         from redline.report.plan.validate import json
 
-        if _ending(path) == ".html":
-            text = page.render(self.validation, step_points(), memory_points(), serving_points())
-        else:
-            text = json.render(self.validation)
+        text = page.render(self.validation) if _ending(path) == ".html" else json.render(self.validation)
         _write(path, text, force=force)
 
     def __repr__(self) -> str:

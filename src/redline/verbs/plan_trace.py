@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redline.planner.train.kernels import half_format
-from redline.planner.train.simulation.pipeline_messages import TYPES
-from redline.planner.train.simulation.predicted import PredictedStep, predicted_step
+from redline.plan.train.kernels import half_format
+from redline.plan.train.simulation.pipeline_messages import TYPES
+from redline.plan.train.simulation.predicted import PredictedStep, predicted_step
 from redline.storage import path_of
 from redline.trace.write import write_timelines
 
 if TYPE_CHECKING:
-    from redline.planner.train.search.training_plan import TrainingPlan
+    from redline.plan.train.search.training_plan import TrainingPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,18 +8,17 @@ from typing import Annotated
 
 import msgspec
 
-from redline.analysis.memory.plan_accounts import OUTSIDE_PART, planned_accounts
-from redline.analysis.memory.plan_comparison import PlannedMemory
-from redline.artifacts import check_envelope, read_whole
+from redline.artifacts.file_kind import FileKind
 from redline.errors import InputError
-from redline.planner.train.layout import Layout
-from redline.planner.train.step_cost import MemoryUse
-from redline.planner.train.training_choices import PipelineSchedule, Recompute
+from redline.ledger.memory.plan_accounts import OUTSIDE_PART, planned_accounts
+from redline.ledger.memory.plan_comparison import PlannedMemory
+from redline.plan.train.layout import Layout
+from redline.plan.train.step_cost import MemoryUse
+from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.train.json import KIND, SCHEMA_VERSION, as_record
 from redline.storage import path_of, shown
 from redline.verbs.plan_results import PlannedTraining
 
-_LARGEST_BYTES = 100_000_000
 _AGAIN = "plan again with `redline plan train ... -o plan.json`"
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 
@@ -42,31 +41,21 @@ class _Plan(msgspec.Struct, kw_only=True):
     best: _Best
 
 
+_PLAN = FileKind("a plan of training", _Plan, _AGAIN, most_bytes=32 << 20, envelope=(KIND, SCHEMA_VERSION))
+
+
 def planned_memory(plan: str | Path | PlannedTraining) -> PlannedMemory:
     """Of the best layout. InputError where a file is no plan of training, or has no memory by parts."""
     if isinstance(plan, PlannedTraining):
-        return _of_record(as_record(plan.plan), "")
-    return _of_record(_read(path_of(plan)), shown(plan))
+        return _of_plan(_PLAN.shaped(as_record(plan.plan), "the plan"), "")
+    return _of_plan(_PLAN.read(path_of(plan)), shown(plan))
 
 
-def _read(path: Path) -> Mapping[str, object]:
-    data = read_whole(path, _LARGEST_BYTES, "a plan")
+def _of_plan(plan: _Plan, file: str) -> PlannedMemory:
     try:
-        record = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is no plan: it holds no JSON; {_AGAIN}") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{path} is no plan: it holds no JSON object; {_AGAIN}")
-    check_envelope(record, KIND, SCHEMA_VERSION, where=str(path))
-    return record
-
-
-def _of_record(record: Mapping[str, object], file: str) -> PlannedMemory:
-    try:
-        plan = msgspec.convert(record, _Plan)
         layout = _layout(plan.best.layout)
-    except (msgspec.ValidationError, TypeError, KeyError) as error:
-        raise InputError(f"{file} is a plan without memory, or damaged: {error}; {_AGAIN}") from error
+    except (TypeError, KeyError) as error:
+        raise InputError(f"{file} is a plan without a layout, or damaged: {error}; {_AGAIN}") from error
     missing = set(MemoryUse.__dataclass_fields__) - set(plan.best.memory)
     if missing:
         raise InputError(f"{file} is a plan of another version, without {min(missing)}; {_AGAIN}")

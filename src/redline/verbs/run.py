@@ -14,20 +14,20 @@ from typing import Any, TypeVar
 
 from redline.artifacts import write_atomic
 from redline.artifacts.masking import masked, masked_text
+from redline.capture.run_record import RankRecord, RunRecord
+from redline.capture.settings import Settings
+from redline.capture.shared_state import SharedState
+from redline.capture.supervisor import folder_name as run_folder
+from redline.capture.supervisor.command import Command
+from redline.capture.supervisor.environment import Position, position
+from redline.capture.supervisor.machine import machine
+from redline.capture.supervisor.rank_records import never_deleted, rank_record
+from redline.capture.supervisor.requests import Requests
+from redline.capture.supervisor.run_folder import leave_behind, make_folder, remove_if_nothing_happened
+from redline.capture.supervisor.source_digests import DigestPlan, SourceDigests
+from redline.capture.supervisor.stall import Stall, StallWatch
+from redline.capture.supervisor.supervise import Ended, SignalMask, Supervisor, make_shared_state
 from redline.errors import OutputError
-from redline.launch.outside import folder_name as run_folder
-from redline.launch.outside.command import Command
-from redline.launch.outside.environment import Position, position
-from redline.launch.outside.machine import machine
-from redline.launch.outside.rank_records import never_deleted, rank_record
-from redline.launch.outside.requests import Requests
-from redline.launch.outside.run_folder import leave_behind, make_folder, remove_if_nothing_happened
-from redline.launch.outside.source_digests import DigestPlan, SourceDigests
-from redline.launch.outside.stall import Stall, StallWatch
-from redline.launch.outside.supervise import Ended, SignalMask, Supervisor, make_shared_state
-from redline.launch.run_record import RankRecord, RunRecord
-from redline.launch.settings import Settings
-from redline.launch.shared_state import SharedState
 from redline.verbs.digest_child import digest_program
 
 _MOST_RESTARTS = 8  # that have memory of their own; later ones share it
@@ -61,11 +61,18 @@ class Watching:
     """How to digest windows where their ranks ran; None where they are not."""
 
 
-def run(command: Command, settings: Settings, named: str | None = None, watching: Watching | None = None) -> Ran:
-    """Run the job to its end. It runs whatever happens to us."""
+def run(
+    command: Command,
+    settings: Settings,
+    named: str | None = None,
+    watching: Watching | None = None,
+    *,
+    force: bool = False,
+) -> Ran:
+    """Run the job to its end. It runs whatever happens to us. `force` renames a folder that holds a run already."""
     watching = watching or Watching()
     where = None if command.elastic else position()
-    folder, notes = _prepared(command, named, where)
+    folder, notes = _prepared(command, named, where, force=force)
     settings.follow = where is None and not command.elastic
     shared = None if command.blind else make_shared_state(_slots(command, settings))
     if shared is None and not command.blind:
@@ -102,11 +109,14 @@ def run(command: Command, settings: Settings, named: str | None = None, watching
     return Ran(record=record, ended=ended, folder=folder, speaks=where is None or where.rank == 0)
 
 
-def _prepared(command: Command, named: str | None, where: Position | None) -> tuple[Path | None, list[str]]:
+def _prepared(
+    command: Command, named: str | None, where: Position | None, *, force: bool
+) -> tuple[Path | None, list[str]]:
     """The folder of the run, and what is to be said of it; none for a job that cannot be watched."""
     if command.blind:
         return None, []
-    return make_folder(run_folder.choose(command.script, where, named, command.job), fresh=where is None)
+    chosen = run_folder.choose(command.script, where, named, command.job)
+    return make_folder(chosen, fresh=where is None, force=force)
 
 
 def _slots(command: Command, settings: Settings) -> int:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from redline.artifacts import write_atomic
+from redline.capture.levers import parse_lever
+from redline.capture.supervisor.machine import processor_name
+from redline.capture.supervisor.trial_command import TrialCommand
 from redline.errors import InputError, UsageError
 from redline.findings.finding import Findings
-from redline.launch.levers import parse_lever
-from redline.launch.outside.machine import processor_name
-from redline.launch.outside.trial_command import TrialCommand
 from redline.report.diagnose.finding_messages import verdict_sentence
 from redline.report.tune.tune_report import TuneReport
 from redline.storage import path_of_this_machine

@@ -5,13 +5,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from redline.errors import UsageError
-from redline.monitor.exports.choose_export import export_of
-from redline.monitor.exports.retried_export import RetriedExport
-from redline.monitor.exports.window_metrics import WindowMetrics
-from redline.monitor.follow import Follower, Following, UnreadWindow
-from redline.monitor.job_monitor import WatchedWindow
-from redline.ranks.find_files import RUN_DIGESTS
+from redline.job.find_files import RUN_DIGESTS
 from redline.storage import path_of
+from redline.watch.exports.choose_export import export_of
+from redline.watch.exports.retried_export import RetriedExport
+from redline.watch.exports.window_metrics import WindowMetrics
+from redline.watch.follow import Follower, Following, UnreadWindow
+from redline.watch.job_monitor import WatchedWindow
 
 
 def watch(

@@ -5,6 +5,6 @@ import sys
 
 if __name__ == "__main__":
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[int(os.environ["LOCAL_RANK"])]})
-    from redline.probes.collectives.worker import main
+    from redline.calibration.collectives.worker import main
 
     sys.exit(main(sys.argv[1:]))

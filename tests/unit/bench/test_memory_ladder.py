@@ -11,10 +11,10 @@ import pytest
 import redline
 from bench.memory.ladder import ClimbedRung, tables
 from bench.memory.ladder_rungs import LADDER, RUNGS, SIZES, model_config, plan_arguments
-from redline.analysis.memory.memory_accounts import MemoryAccount
-from redline.analysis.memory.plan_comparison import PlannedMemory, compare_plan
+from redline.ledger.memory.memory_accounts import MemoryAccount
+from redline.ledger.memory.plan_comparison import PlannedMemory, compare_plan
 from redline.verbs.planned_memory import planned_memory
-from tests.unit.analysis.memory.test_plan_comparison import measured, planned
+from tests.support.memory_plans import measured, planned
 
 ACCOUNTS = (
     MemoryAccount.PARAMETERS, MemoryAccount.GRADIENTS, MemoryAccount.OPTIMIZER_STATES, MemoryAccount.ACTIVATIONS,

@@ -25,8 +25,8 @@ from bench.tuning.score import CaseScore, ScoreOptions, score_case
 from bench.tuning.traps import job
 from bench.tuning.traps.adopted import said_of
 from bench.tuning.traps.expected import JOB, TRAPS, TrapOutcome
-from redline.launch.inside import api
-from redline.launch.outside.trial_command import trial_command
+from redline.capture.supervisor.trial_command import trial_command
+from redline.capture.worker import api
 from redline.trials.trial_result import TimedPair
 
 WRONG = [trap.name for trap in TRAPS if trap.expected is TrapOutcome.WRONG_NUMBERS and "switch" in trap.lever]

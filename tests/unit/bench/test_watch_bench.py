@@ -6,7 +6,7 @@ import pytest
 from bench.fleet.watch import alarms_of, may_be, named_after, planted
 from bench.fleet.watch_jobs import KINDS, job_windows
 from bench.fleet.watch_noise import FAMILIES, SEEDS, TUNING
-from redline.analysis.accounts import Account
+from redline.ledger.accounts import Account
 
 
 def test_what_is_set_aside_shares_no_family_and_no_seed() -> None:

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from redline.calibration.budget import Budget
+from redline.calibration.calibration_record import FAMILIES, Collectives
+from redline.calibration.collectives import start
+from redline.calibration.collectives.operation_example import OperationExample
 from redline.cli import main
-from redline.probes.budget import Budget
-from redline.probes.calibration_record import FAMILIES, Collectives
-from redline.probes.collectives import start
-from redline.probes.collectives.operation_example import OperationExample
+from redline.cli.calibrate import CalibrateOptions
+from redline.cli.options import options_of
 from redline.verbs import calibrate as verb
 from redline.verbs.calibrate import Calibrated, load_calibrated
-from tests.made_calibrations import calibration, collectives, cpu_machine, peak
+from tests.support.made_calibrations import calibration, collectives, cpu_machine, peak
 
 FASTER = calibration(peaks=(peak("fp32", 4e11), peak("bf16", 3e12)))
 
@@ -72,7 +74,7 @@ def test_the_profile_the_table_and_the_next_command(
     assert told.err == ("redline: pass 1 of 1: memory\nnext: redline diagnose TRACE --machine machine.json\n")
     assert load_calibrated(folder / "machine.json").calibration == calibration()
     assert json.loads((folder / "machine.json").read_text())["made_by"] == "redline calibrate"
-    assert (asked["quick"], asked["only"], asked["torchrun"]) == (False, None, [])
+    assert (asked["quick"], asked["only"], asked["torchrun"]) == (False, None, ())
     assert asked["budget"].seconds == 300
 
 
@@ -80,7 +82,7 @@ def test_options_reach_the_verb(asked: dict[str, Any], folder: Path, capsys: pyt
     words = "--quick --only compute,collectives --nproc-per-node 2 -o ours.json -q --nnodes=1"
     assert main(["calibrate", *words.split()]) == 0
     assert (asked["quick"], asked["only"], asked["budget"].seconds) == (True, ["compute", "collectives"], 90)
-    assert asked["torchrun"] == ["--nproc-per-node", "2", "--nnodes=1"]
+    assert asked["torchrun"] == ("--nproc-per-node", "2", "--nnodes=1")
     assert (folder / "ours.json").exists()
     assert capsys.readouterr().err == ""
 
@@ -220,9 +222,7 @@ def test_without_torch_one_line_says_how_to_get_it(
 
 
 def test_the_help_names_every_family() -> None:
-    from redline.cli import build_parser
-
-    assert ",".join(FAMILIES) in build_parser("calibrate").format_help().replace("\n", "").replace(" ", "")
+    assert any(",".join(FAMILIES) in option.help for option in options_of(CalibrateOptions))
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_files_that_cannot_be_compared(profiles: list[str], folder: Path, capsys
     assert "its measurements are not sound: " in refused(capsys, ["--compare", "zero.json", "a.json"])
     record["calibration"]["bandwidths"][0]["time_ns"]["value"] = 1e-305
     (folder / "endless.json").write_text(json.dumps(record))
-    assert "calibration.bandwidths[0].time_ns.value = 1e-305 cannot be measured" in refused(
+    assert "calibration.bandwidths[].time_ns.value = 1e-305 is out of range" in refused(
         capsys, ["--compare", "endless.json", "a.json", "--json"]
     )
     del record["calibration"]
@@ -292,6 +292,6 @@ def test_showing_what_collectives_do(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(start, "show_collectives", show)
     assert main(["calibrate", "--show", "--nproc-per-node", "2"]) == 0
     assert "     1  [2]     [3]\n" in capsys.readouterr().out
-    assert given == [["--nproc-per-node", "2"]]
+    assert given == [("--nproc-per-node", "2")]
     assert main(["calibrate", "--show", "--nproc-per-node", "2"]) == 0
     assert capsys.readouterr() == ("", "")

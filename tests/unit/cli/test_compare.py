@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import redline
+from redline.calibration.figures import machine_of
 from redline.cli import main
 from redline.errors import UsageError
-from redline.probes.figures import machine_of
 from redline.verbs.calibrate import Calibrated
-from tests.conftest import document, op
-from tests.made_calibrations import calibration, peak
-from tests.unit.findings.conftest import FP32, described, step
+from tests.support.events import document, op
+from tests.support.made_calibrations import calibration, peak
+from tests.support.rules.matching import FP32, described, step
 
 
 def recorded(folder: Path, name: str, *lengths_us: float, rows: int = 64, **metadata: Any) -> str:

@@ -1,25 +1,34 @@
 """How a command ends decides its exit code; what is wrong with it is said in one or two lines."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
 import redline
 from redline import cli
-from redline.cli import VERBS, Verb, main
+from redline.cli import main
+from redline.cli.merge import MergeOptions
+from redline.cli.options import Options, Verb
+from redline.cli.verb_table import VERBS
 from redline.errors import NotATraceError
+
+
+class ActOptions(Options):
+    """Act."""
+
+    verb = "act"
 
 
 def use_verb(monkeypatch: pytest.MonkeyPatch, outcome: int | BaseException) -> None:
     """Add a verb `act`, whose run has this outcome."""
 
-    def run(_: argparse.Namespace) -> int:
+    def run(_: ActOptions) -> int:
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
-    monkeypatch.setitem(VERBS, "act", Verb("act", lambda parser: None, run))
+    monkeypatch.setitem(VERBS, "act", "act")
+    monkeypatch.setattr(cli, "verb_of", lambda name: Verb(ActOptions, run))
 
 
 @pytest.mark.parametrize(
@@ -56,12 +65,7 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     ("arguments", "message"),
     [
         (["inspct"], "there is no verb 'inspct'; did you mean 'inspect'?"),
-        (
-            ["xyz"],
-            "there is no verb 'xyz'; there are: "
-            "run, calibrate, plan, inspect, merge, diagnose, memory, compare, tune, explain, digest, lake, watch, "
-            "hardware, mcp",
-        ),
+        (["xyz"], f"there is no verb 'xyz'; there are: {', '.join(VERBS)}"),
         (["-q"], "-q is not an option of redline itself; options follow the verb\nsee: redline --help"),
         (
             ["inspect"],
@@ -168,6 +172,10 @@ def test_a_file_in_place_of_the_verb(tmp_path: Path, capsys: pytest.CaptureFixtu
     trace.touch()
     assert main([str(trace)]) == 2
     assert capsys.readouterr().err == f"redline: '{trace}' is not a verb; did you mean: redline inspect {trace}\n"
+    (tmp_path / "run.json").touch()
+    assert main([str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said == f"redline: '{tmp_path}' is not a verb; did you mean: redline diagnose {tmp_path}\n"
 
 
 def test_nothing_to_do_shows_help_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,8 +186,8 @@ def test_nothing_to_do_shows_help_as_an_error(capsys: pytest.CaptureFixture[str]
 
 
 def test_options_may_stand_between_paths() -> None:
-    options = cli.build_parser("merge").parse_intermixed_args(["a", "-o", "m", "b", "--budget", "1 MiB"])
-    assert (options.paths, options.output, options.budget) == (["a", "b"], "m", 2**20)
+    options = MergeOptions.parsed(["a", "-o", "m", "b", "--budget", "1 MiB"])
+    assert (options.paths, options.output, options.budget) == (("a", "b"), "m", 2**20)
 
 
 def test_the_package_has_only_its_verbs() -> None:

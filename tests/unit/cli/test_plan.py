@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from redline.cli import main
-from redline.verbs import plan_sizes
-from tests.made_plans import nothing_fits, plan
+from redline.verbs import plan as verb
+from tests.support.made_plans import nothing_fits, plan
 
 JOB = {"--model": "llama-3.1-8b", "--machine": "H100-SXM5-80GB", "--gpus": "64", "--sequence": "8192", "--batch": "512"}
 
@@ -133,7 +133,7 @@ def test_sizes_that_cannot_run_are_named(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_what_fits_comes_before_what_is_faster() -> None:
     small, large = plan(devices=8), nothing_fits()
-    assert plan_sizes._merit(small, "speed") > plan_sizes._merit(large, "speed")
+    assert verb._merit(small, "speed") > verb._merit(large, "speed")
 
 
 def test_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,7 +159,15 @@ def test_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--gpus", "8"], "plan: say first which kind: redline plan train"),
         (["trian"], "plan: there is no kind 'trian'; did you mean: redline plan train\n"),
         (["zebra"], "plan: there is no kind 'zebra'; there are: train"),
-        (["train"], "plan train: the following arguments are required: --machine, --gpus\n"),
+        (
+            ["train"],
+            "plan train: the following arguments are required: --model, --machine, --gpus, --batch or --batch-tokens, "
+            "--sequence\n",
+        ),
+        (
+            ["train", "--model", "own.py:net", "--gpus", "8"],
+            "plan train: the following arguments are required: --machine, --batch or --batch-tokens\n",
+        ),
     ],
 )
 def test_what_to_plan_comes_first(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,7 +259,7 @@ def test_a_model_that_is_not_described(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_config_that_is_no_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "config.json").write_text("layers: 4")
-    assert refused(capsys, train(model="config.json")).startswith("config.json is not JSON")
+    assert refused(capsys, train(model="config.json")).startswith("config.json is damaged, or not the config.json")
 
 
 def test_existing_files_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -315,7 +323,7 @@ def test_a_module_needs_its_function_and_torch(
 ) -> None:
     pytest.importorskip("torch")
     assert "names no function. Give path.py:function" in refused(capsys, train(model="models.py"))
-    monkeypatch.setattr("redline.verbs.plan_model.find_spec", lambda _: None)
+    monkeypatch.setattr("redline.verbs.plan.find_spec", lambda _: None)
     assert "torch is not installed here; install it as your machine needs it" in refused(capsys, module())
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from redline.capture.supervisor.supervise import Ended
 from redline.cli import main
 from redline.errors import InputError
-from redline.launch.outside.supervise import Ended
 from redline.report.run import text as run_text
 from redline.verbs import diagnose as diagnose_verb
 from redline.verbs import run as run_verb
 from redline.verbs.run import Ran
-from tests.unit.report.run.test_text import rank, run
+from tests.support.run_records import rank, run
 
 EXITED_WITH_7 = 7 << 8
 
@@ -26,7 +26,7 @@ def over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "a.py").touch()
     ended = Ended(status=EXITED_WITH_7, started_ns=0, ended_ns=1)
     ran = Ran(record=run(rank(), exit_code=7), ended=ended, folder=tmp_path / "a run", speaks=True)
-    monkeypatch.setattr(run_verb, "run", lambda *_: ran)
+    monkeypatch.setattr(run_verb, "run", lambda *_, **__: ran)
 
 
 def failing(error: BaseException) -> Any:
@@ -75,7 +75,7 @@ def test_who_is_told_to_end_after_the_job_ends_as_the_job_did(
 ) -> None:
     ran: Any = run_verb.run  # of the fixture
 
-    def told(*_: object) -> Any:
+    def told(*_: object, **__: object) -> Any:
         signal.raise_signal(number)  # to this thread: others of the tests may not hold it
         return ran()
 

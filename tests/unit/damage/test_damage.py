@@ -17,9 +17,9 @@ import zstandard
 
 from redline import errors
 from redline.timeline.problems import Reason
-from tests.damage.case import FILE_NAME
-from tests.damage.corpus import READS, RECIPES, REFUSED, Case, corpus, seed_trace
-from tests.damage.text import TraceText
+from tests.support.damage.case import FILE_NAME
+from tests.support.damage.corpus import READS, RECIPES, REFUSED, Case, corpus, seed_trace
+from tests.support.damage.text import TraceText
 
 ROWS = [f"F{number:02}" for number in range(1, 53)]
 SEED = seed_trace()

@@ -7,11 +7,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.testing.jobspec import JobSpec, Straggler
-from redline.testing.synthetic import write_job
 from redline.verbs.diagnose import diagnose
+from tests.support.traces.jobspec import JobSpec, Straggler
+from tests.support.traces.synthetic import write_job
 
 NOISE = 0.002  # of the step: ends of collectives and clocks differ by microseconds
 JOB = JobSpec(ranks=2, steps=4, layers=2, step_compute_us=6_000, kernel_jitter=0.0, host_jitter=0.0)
@@ -98,8 +98,8 @@ def test_it_is_said_in_which_steps_a_finding_shows(late_in: tuple[int, ...], sai
     stragglers = [Straggler(rank=3, extra_us=4_000, where="input", step=step) for step in late_in]
     findings = diagnosed(replace(JOB, ranks=4, steps=8, stragglers=tuple(stragglers))).findings.findings
     finding = next(finding for finding in findings if finding.code == "RL-D01")
-    messages = [evidence.message for evidence in finding.evidence if "It shows" in evidence.message]
-    assert messages == ([f"It shows {said}{'' if said.endswith('steps') else ' steps'}."] if said else [])
+    messages = [evidence.message for evidence in finding.evidence if "The loss shows" in evidence.message]
+    assert messages == ([f"The loss shows {said}{'' if said.endswith('steps') else ' steps'}."] if said else [])
 
 
 def test_bounds_never_add_up_to_more_than_the_step() -> None:

@@ -6,17 +6,14 @@ import pytest
 
 from redline.findings.evidence import Evidence
 from redline.report.diagnose.finding_messages import sentence
-from tests.conftest import Event, document, op, span
-from tests.unit.findings.conftest import calls, found, step
-from tests.unit.findings.host_record import BASE_NS, counters
-from tests.unit.findings.rules.communication.conftest import alike, base, exchanged
-from tests.unit.findings.rules.conftest import call, later_step
-from tests.unit.findings.rules.host.conftest import optimizer
-from tests.unit.findings.rules.host.test_graph_breaks import compiled as compiled_calls
-from tests.unit.findings.rules.host.test_unfused_optimizer import updates
-from tests.unit.findings.rules.input.conftest import WORKERS
-from tests.unit.findings.rules.input.test_no_workers import ALONE, loading_for
-from tests.unit.findings.rules.kernels.test_unfused_attention import MASK, PV, QK, SOFTMAX
+from tests.support.events import Event, document, op, span
+from tests.support.rules.communication import alike, base, exchanged
+from tests.support.rules.host import call, later_step, optimizer, updates
+from tests.support.rules.host import compiled as compiled_calls
+from tests.support.rules.host_record import BASE_NS, counters
+from tests.support.rules.input import ALONE, WORKERS, loading_for
+from tests.support.rules.kernels import MASK, PV, QK, SOFTMAX
+from tests.support.rules.matching import calls, found, step
 
 
 def said(fix: Evidence | None) -> str:

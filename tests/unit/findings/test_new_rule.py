@@ -9,8 +9,8 @@ import pytest
 
 from redline.findings.pages import parsed
 from redline.findings.rule import Rule
-from tests.conftest import ROOT
-from tests.unit.findings.test_pages import faults_of
+from tests.support.command_line import ROOT
+from tests.support.finding_pages import faults_of
 
 
 def imported(path: Path, name: str) -> ModuleType:

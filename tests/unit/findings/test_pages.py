@@ -1,58 +1,24 @@
 """Every rule has its page: whole, with sources, and with code that can be run; a translation says the same."""
 
-import ast
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from redline.analysis.memory.causes.cause import MemoryRule
-from redline.analysis.memory.causes.registry import RULES as MEMORY_RULES
 from redline.findings import pages
-from redline.findings.pages import SECTIONS, Page, codes, folder, page_of, parsed, request_codes
+from redline.findings.pages import SECTIONS, codes, folder, page_of, parsed, request_codes
 from redline.findings.registry import RULES
-from redline.findings.rule import Rule
+from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
 from redline.numerics import Numerics
 from redline.report.language import LANGUAGES
-from redline.serving.causes.cause import ServingRule
 from redline.serving.causes.registry import RULES as SERVING_RULES
+from tests.support.finding_pages import ADDRESS, BLOCK, AnyRule, blocks, faults_of
 
-AnyRule = Rule | ServingRule | MemoryRule
 EVERY_RULE: list[AnyRule] = [*RULES, *SERVING_RULES, *MEMORY_RULES]
 BY_CODE = {rule.code: rule for rule in EVERY_RULE}
-BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-ADDRESS = re.compile(r"<(https://[^>\s]+)>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 SPELLED_OUT = 0.8  # of the figures of a page: the other language may write small ones as words
-
-
-def blocks(page: Page) -> list[tuple[str, str]]:
-    return [(found["kind"], found["code"]) for found in BLOCK.finditer(page.text)]
-
-
-def faults_of(page: Page, rule: AnyRule) -> Iterator[str]:
-    """What is to be mended before people read it."""
-    if "<!--" in page.text:
-        yield "not filled in: it still holds comments"
-    if not page.numerics.startswith(str(rule.numerics)):
-        yield f"its numerics do not begin with {rule.numerics}"
-    if not ADDRESS.search(page.sources):
-        yield "no public address among its sources"
-    for kind, code in blocks(page):
-        if kind == "python" and not is_python(code):
-            yield f"not Python: {code}"
-    if page.text != page.text.rstrip() + "\n" or any(line != line.rstrip() for line in page.text.splitlines()):
-        yield "blanks at the end"
-
-
-def is_python(code: str) -> bool:
-    try:
-        ast.parse(code)
-    except SyntaxError:
-        return False
-    return True
 
 
 def test_every_rule_has_a_page_and_every_page_a_rule() -> None:

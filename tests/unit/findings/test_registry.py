@@ -10,7 +10,7 @@ import pytest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.registry import RULES, RULES_OF_PLANS
 from redline.findings.rule_modules import FOLDERS, codes_in
-from tests.conftest import ROOT
+from tests.support.command_line import ROOT
 
 PACKAGE = ROOT / "src" / "redline"
 MODULES = [path for path in (PACKAGE / "findings" / "rules").glob("*/*.py") if path.name != "__init__.py"]

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 import redline
-from redline.analysis.job.first_screen import Remark, Unseen, Utilisation
 from redline.errors import UsageError
 from redline.findings.registry import RULES
 from redline.findings.thresholds import QUANTITIES, MeasuredJob, Outcome, check, parse
+from redline.ledger.job.first_screen import Remark, Unseen, Utilisation
 from redline.report.diagnose.thresholds_text import crossed_line, unknown_line
-from redline.testing.synthetic import JobSpec, Straggler, write_job
-from tests.made_findings import findings
+from tests.support.made_findings import findings
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 USE = Utilisation(
     mfu=0.35,
@@ -236,7 +236,7 @@ def test_every_finding_can_have_a_limit() -> None:
 
 
 def test_the_page_has_every_quantity() -> None:
-    from tests.e2e.test_docs import DOCS, rows_of, section
+    from tests.support.docs import DOCS, rows_of, section
 
     rows = rows_of(section(Path(DOCS / "reference" / "diagnose.md"), "--fail-on"))
     assert [row[0] for row in rows] == [f"`{name}`" for name in QUANTITIES if not name.startswith("RL-")]

@@ -7,15 +7,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from redline.analysis.job.first_screen import outline_of
-from redline.analysis.rank.rank_analysis import analysis_of
 from redline.findings.done_well import praise_of
 from redline.findings.finding import Limit, Verdict
 from redline.findings.usual_steps import is_usual, without_warm_up
 from redline.findings.verdict import verdict_of
 from redline.hardware.machine import Machine
-from tests.conftest import Event, collective, document, kernel, launch, op, read_one
-from tests.unit.findings.conftest import described, diagnosis, machine, step
+from redline.ledger.job.first_screen import outline_of
+from redline.ledger.rank.rank_analysis import analysis_of
+from tests.support.events import Event, collective, document, kernel, launch, op, read_one
+from tests.support.rules.matching import described, diagnosis, machine, step
 
 STEP_US = 100
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzzing import runner, traces
-from tests.fuzzing.mutate import Mutant
+from tests.support.fuzzing import runner, traces
+from tests.support.fuzzing.mutate import Mutant
 
 SPAN = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}'
 COLLECTIVE = b'{"ph":"X","cat":"kernel","name":"ncclKernel_AllReduce","pid":0,"tid":7,"ts":1,"dur":1}'

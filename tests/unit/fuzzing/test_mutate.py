@@ -11,9 +11,9 @@ from random import Random
 import pytest
 import zstandard
 
-from tests.damage.corpus import seed_trace
-from tests.fuzzing import mutate
-from tests.fuzzing.mutate import BytesMutator, Parts, StructureMutator, excerpt, mutant, set_field
+from tests.support.damage.corpus import seed_trace
+from tests.support.fuzzing import mutate
+from tests.support.fuzzing.mutate import BytesMutator, Parts, StructureMutator, excerpt, mutant, set_field
 
 RECORDED = sorted((Path(__file__).parents[2] / "data" / "recorded").glob("*.json.gz"))
 SEEDS = [excerpt(seed_trace(), size) for size in (1500, 4000)]

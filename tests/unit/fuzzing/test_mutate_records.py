@@ -5,8 +5,8 @@ from collections import Counter
 
 import msgspec
 
-from tests.fuzzing import mutate_records
-from tests.fuzzing.mutate_records import Raw, Twin, as_json, as_msgpack, mutant
+from tests.support.fuzzing import mutate_records
+from tests.support.fuzzing.mutate_records import Raw, Twin, as_json, as_msgpack, mutant
 
 SEEDS = [{"kind": "x", "name": "a", "count": 3, "rows": [{"name": "b", "share": 0.5}], "column": b"\x08" + bytes(16)}]
 

@@ -15,7 +15,7 @@ from redline.errors import InputError, UnknownHardwareError
 from redline.hardware import catalogue
 from redline.hardware.catalogue import find, machines, match, parse, record, search
 from redline.hardware.machine import DTYPES, FIGURE_UNITS, Figure, FigureSource, Machine
-from tests.conftest import ROOT
+from tests.support.command_line import ROOT
 
 TABLE = ROOT / "tests" / "data" / "accelerators.csv"
 GIB = 1024**3

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.digest import digest
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """SQL of a stranger reads the lake and does nothing else: no files, no writing, no extensions, no end of time."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ duckdb = pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
 
 from redline.errors import UsageError  # noqa: E402
-from redline.lake import sandbox as sandbox_module  # noqa: E402
+from redline.lake import sql_process  # noqa: E402
+from redline.lake.asking import ask_here  # noqa: E402
 from redline.lake.parts import parts_of  # noqa: E402
-from redline.lake.sandbox import sandbox  # noqa: E402
+from redline.lake.sandbox import MOST_ROWS, sandbox  # noqa: E402
 from redline.verbs.lake import ask_lake  # noqa: E402
 
 SECRET_TABLE = "a table of this process"  # a variable, which DuckDB would otherwise find by its name
@@ -59,7 +61,7 @@ def filled(sql: str, folder: Path, lake: Path) -> str:
 def test_nothing_but_the_lake_is_read_and_nothing_is_written(sql: str, lake_of_one: Path, tmp_path: Path) -> None:
     part = parts_of(lake_of_one)[0].path.read_bytes()
     with pytest.raises(UsageError, match="lake ask: "):
-        ask_lake(lake_of_one, sql=filled(sql, tmp_path, lake_of_one))
+        ask_here(lake_of_one, None, filled(sql, tmp_path, lake_of_one), parameters={}, days=None)
     assert [path.name for path in tmp_path.iterdir()] == ["file.csv"]
     assert parts_of(lake_of_one)[0].path.read_bytes() == part
 
@@ -78,15 +80,27 @@ def test_duckdb_itself_refuses_what_gets_past_the_look_at_the_statement(
 
 
 def test_sql_without_end_is_ended(lake_of_one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox_module, "MOST_SECONDS", 0.5)
-    with pytest.raises(UsageError, match="took more than"):
+    monkeypatch.setattr(sql_process, "MOST_SECONDS", 5)
+    with pytest.raises(UsageError, match="took more than 5 s"):
         ask_lake(lake_of_one, sql="SELECT sum(a.range * b.range) FROM range(10000000000) a, range(10000000000) b")
 
 
-def test_an_answer_has_an_end(lake_of_one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox_module, "MOST_ROWS", 10)
+@pytest.mark.parametrize("sql", ["SELECT list(range) FROM range(100000000)", "SELECT range(50000000) FROM range(10)"])
+def test_one_value_that_is_larger_than_any_memory_is_ended(sql: str, lake_of_one: Path) -> None:
+    """Between two looks at its limits, DuckDB fills a list, and Python takes it over: neither can be interrupted."""
+    with pytest.raises(UsageError, match=r"lake ask: (the SQL needs more than 3 GiB|Out of Memory|.*[Aa]lloc)"):
+        ask_lake(lake_of_one, sql=sql)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < 1.1 * sql_process.MOST_BYTES
+
+
+def test_an_answer_that_would_fill_the_memory_of_the_one_who_asked_is_not_sent(lake_of_one: Path) -> None:
+    with pytest.raises(UsageError, match="the answer is above 64 MiB; ask for less"):
+        ask_lake(lake_of_one, sql="SELECT repeat('x', 100000000)")
+
+
+def test_an_answer_has_an_end(lake_of_one: Path) -> None:
     result = ask_lake(lake_of_one, sql="SELECT * FROM range(1000000000)")
-    assert len(result.answer.rows) == 10
+    assert len(result.answer.rows) == MOST_ROWS
     assert result.answer.cut
 
 

@@ -1,8 +1,11 @@
 """Digests go into the lake once, whole, with what the diagnosis says of them, and come out as answers."""
 
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +20,7 @@ from redline.errors import InputError, UsageError  # noqa: E402
 from redline.lake import compact as compact_module  # noqa: E402
 from redline.lake.compact import compact, compact_all, remove_abandoned  # noqa: E402
 from redline.lake.labels import JobLabels  # noqa: E402
-from redline.lake.parts import parts_of, write_part  # noqa: E402
+from redline.lake.parts import LakePart, parts_of, write_part  # noqa: E402
 from redline.lake.questions import QUESTIONS  # noqa: E402
 from redline.lake.read_parts import read_part  # noqa: E402
 from redline.lake.schema import ACCOUNT_COLUMNS, arrow_schema  # noqa: E402
@@ -221,6 +224,62 @@ def test_a_damaged_file_is_named(lake_of_one: Path, tmp_path: Path) -> None:
 
 
 # --- retention --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["digest_id", "added_ns", "end_ns"])
+def test_a_part_in_which_numbers_are_missing_is_named_and_left_alone(
+    name: str, lake_of_one: Path, tmp_path: Path
+) -> None:
+    part = _changed(lake_of_one, tmp_path, lambda table: _with(table, name, pa.nulls(len(table), pa.int64())))
+    with pytest.raises(InputError, match=r"damaged, or not of a lake \(a row without digest_id, "):
+        read_part(part)
+    assert compact_all(tmp_path / "lake") == 0
+    assert part.path.exists()
+
+
+def test_a_part_of_other_types_is_named(lake_of_one: Path, tmp_path: Path) -> None:
+    def widened(table: Any) -> Any:
+        return _with(table, "digest_id", pa.array([Decimal(2**100)] * len(table), pa.decimal128(38)))
+
+    _changed(lake_of_one, tmp_path, widened)
+    with pytest.raises(InputError, match="damaged, or not of a lake"):
+        ask_lake(tmp_path / "lake", "accounts")
+
+
+def test_a_part_that_claims_more_rows_than_it_can_hold_is_refused(lake_of_one: Path, tmp_path: Path) -> None:
+    part = _changed(lake_of_one, tmp_path, lambda table: table.take([0] * 1_000_000))
+    assert part.path.stat().st_size < 8_000_000
+    with pytest.raises(InputError, match=r"damaged, or not of a lake \(it claims to have 1,000,000 rows\)"):
+        ask_lake(tmp_path / "lake", "accounts")
+    with pytest.raises(InputError, match="it claims to have 1,000,000 rows"):
+        read_part(part)
+
+
+def test_a_folder_of_a_day_that_never_was_is_none(lake_of_one: Path, tmp_path: Path) -> None:
+    part = parts_of(lake_of_one)[0].path
+    for day in ("day=2026-99-99", part.parent.name):
+        (tmp_path / day).mkdir()
+        shutil.copy(part, tmp_path / day)
+    assert [found.day for found in parts_of(tmp_path)] == [part.parent.name.removeprefix("day=")]
+    ask_lake(tmp_path, "like", job="run-7", days=7)
+
+
+def test_a_job_whose_name_is_a_number_beyond_all_numbers_is_shown(job_digests: Path, tmp_path: Path) -> None:
+    add_to_lake([job_digests], tmp_path / "lake", labels=JobLabels(job="1e999"))
+    assert "1e999" in ask_lake(tmp_path / "lake", "jobs").rendered("html")
+
+
+def _changed(lake: Path, folder: Path, change: Callable[[Any], Any]) -> LakePart:
+    """The part of a lake that somebody else has written."""
+    part = parts_of(lake)[0].path
+    path = folder / "lake" / part.parent.name / part.name
+    path.parent.mkdir(parents=True)
+    pq.write_table(change(pq.read_table(part, partitioning=None)), path)
+    return parts_of(folder / "lake")[0]
+
+
+def _with(table: Any, name: str, values: Any) -> Any:
+    return table.set_column(table.column_names.index(name), name, values)
 
 
 def test_whole_days_are_pruned(lake_of_one: Path, tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from redline.cli.lake import ask
+from redline.cli import lake
 from redline.lake.questions import QUESTIONS
 from redline.lake.schema import COLUMNS, FINDING_FIELDS, OPERATOR_FIELDS, SCHEMA_VERSION
-from redline.report.lake.lake_messages import HEADINGS, TITLES
-from tests.conftest import ROOT
+from redline.report.lake import HEADINGS, TITLES
+from tests.support.command_line import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "lake.md").read_text()
 ROW = re.compile(r"^\| `(\w+)` \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
@@ -31,7 +31,7 @@ def test_the_schema_is_documented() -> None:
 
 def test_the_questions_are_documented_and_named_everywhere() -> None:
     documented = re.findall(r"^\| `(\w+)` \|", section("Questions"), re.MULTILINE)
-    assert documented == list(QUESTIONS) == list(ask.QUESTIONS) == list(TITLES)
+    assert documented == list(QUESTIONS) == list(lake.QUESTIONS) == list(TITLES)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

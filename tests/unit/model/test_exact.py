@@ -14,10 +14,10 @@ from redline.model.huggingface import FAMILIES, read_config
 from redline.model.known import SAME_SHAPE, known_config, known_models
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
-from tests.unit.model.small_configs import SMALL
+from tests.support.small_configs import SMALL
 
 FRAMEWORKS = os.environ.get("REDLINE_FRAMEWORKS_PYTHON")
-PROGRAM = Path(__file__).with_name("real_models.py")
+PROGRAM = Path(__file__).parents[2] / "support" / "real_models.py"
 KNOWN = {name: known_config(name) for name in known_models() if name not in SAME_SHAPE}
 BUILT = {name: values for name, values in KNOWN.items() if "model_type" in values}
 RUN = {name: values for name, values in SMALL.items() if name != "nemotron_h"}

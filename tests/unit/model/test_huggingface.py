@@ -10,7 +10,7 @@ from redline.errors import InputError, UsageError
 from redline.model.huggingface import read_config
 from redline.model.known import known_config, known_model, known_models, read_model
 from redline.model.parameters import count_parameters
-from tests.unit.model.small_configs import DIFFUSION, SMALL
+from tests.support.small_configs import DIFFUSION, SMALL
 
 LLAMA = SMALL["llama"]
 
@@ -88,9 +88,9 @@ def test_what_numbers_cannot_describe_is_refused(values: dict[str, Any], said: s
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "is not JSON: Expecting property name"),
-        ("[1]", "holds no JSON object. Give the config.json"),
-        ("[" * 100_000, "is not JSON: "),
+        ("{", "is damaged, or not the config.json of a Hugging Face model: Expecting property name"),
+        ("[1]", "not the config.json of a Hugging Face model: Expected `object`"),
+        ("[" * 100_000, "it nests too deep; give it as it was published"),
     ],
 )
 def test_a_file_that_is_no_config_is_said_to_be_none(tmp_path: Path, content: str, said: str) -> None:
@@ -103,7 +103,7 @@ def test_a_file_that_is_no_config_is_said_to_be_none(tmp_path: Path, content: st
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="is not JSON"):
+    with pytest.raises(InputError, match=r"is damaged, or not the config\.json"):
         read_config(tmp_path)
     with pytest.raises(InputError, match=r"cannot read .* as the config\.json of .*: No such file or directory"):
         read_config(tmp_path / "none.json")

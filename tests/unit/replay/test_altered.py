@@ -5,25 +5,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.analysis.rank.host_phases import Phase
-from redline.analysis.rank.rank_analysis import analysis_of
 from redline.findings.beside_path import beside_path
 from redline.findings.match import COMPUTE
 from redline.findings.path_parts import labels_of, parts_of
 from redline.findings.replayed import CriticalPathParts
+from redline.ledger.rank.host_phases import Phase
+from redline.ledger.rank.rank_analysis import analysis_of
 from redline.replay.altered import altered_timeline
 from redline.replay.critical_path import critical_path_of, slack_ns
 from redline.replay.edges import EdgeKind
 from redline.replay.forecast import JobReplay, ScenarioReplay, rank_replay
 from redline.replay.replay import replayed
 from redline.replay.scenario_text import parse_scenario
-from redline.testing.jobspec import JobSpec, Straggler
-from redline.testing.synthetic import write_job
 from redline.timeline.timeline import TABLES, Kind, Timeline, TimelineOrigin
 from redline.trace import schema
 from redline.trace.reader import read_file
 from redline.trace.write import write_timelines
-from tests.conftest import RealTraces
+from tests.support.real_traces import RealTraces
+from tests.support.traces.jobspec import JobSpec, Straggler
+from tests.support.traces.synthetic import write_job
 
 
 def replay_of(spec: JobSpec, folder: Path, *texts: str) -> tuple[list[Timeline], JobReplay]:

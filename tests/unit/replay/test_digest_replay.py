@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.analysis.rank.digest import Digest, digest_of
+from redline.ledger.rank.digest import Digest, digest_of
 from redline.replay.changes import Scenario
 from redline.replay.digest_changes import digest_replay
 from redline.replay.digest_graph import graph_of_digest
 from redline.replay.forecast import JobReplay, rank_replay
 from redline.replay.replay import replayed
 from redline.replay.scenario_text import parse_scenario
-from redline.testing.jobspec import JobSpec, Straggler
 from redline.timeline.timeline import Timeline
 from redline.trace.reader import read_file
-from tests.unit.replay.test_exact_replay import JOBS, timelines_of
+from tests.support.replayed_jobs import JOBS, timelines_of
+from tests.support.traces.jobspec import JobSpec, Straggler
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded"
 ASKED = (

@@ -8,24 +8,12 @@ import pytest
 from redline.replay.forecast import JobReplay, rank_replay
 from redline.replay.replay import replayed
 from redline.replay.scenario_text import parse_scenario
-from redline.testing.faults import Faults
-from redline.testing.jobspec import JobSpec, ParallelSizes
-from redline.testing.synthetic import write_job
 from redline.timeline.timeline import Timeline
 from redline.trace.reader import read_file
-from tests.conftest import REAL_TRACES, RealTraces
+from tests.support.real_traces import REAL_TRACES, RealTraces
+from tests.support.replayed_jobs import JOBS, timelines_of
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded"
-JOBS = {
-    "one rank": JobSpec(ranks=1, steps=2),
-    "data parallel": JobSpec(ranks=4, steps=2, clock_offsets_us=(0.0, 700.0, -20_000.0, 3.0)),
-    "sharded": JobSpec(ranks=4, steps=2, collectives="all_gather_reduce_scatter"),
-    "pipeline": JobSpec(ranks=4, steps=2, layers=4, layout=ParallelSizes(dp=2, pp=2), microbatches=3),
-    "tensor parallel": JobSpec(ranks=4, steps=2, layout=ParallelSizes(dp=2, tp=2)),
-    "replayed graph": JobSpec(ranks=1, steps=2, replay_graph=True),
-    "engine": JobSpec(ranks=1, steps=4, engine=True),
-    "reads": JobSpec(ranks=1, steps=2, faults=Faults(item_reads=3)),
-}
 
 
 def off_ns(timelines: list[Timeline]) -> int:
@@ -34,11 +22,6 @@ def off_ns(timelines: list[Timeline]) -> int:
     edges = replay.job.edges
     times_ns = replayed(edges, replay.plan, edges.delay_ns[:, None], 0)[:, 0]
     return int(np.abs(times_ns - replay.job.time_ns).max())
-
-
-def timelines_of(spec: JobSpec, folder: Path) -> list[Timeline]:
-    write_job(spec, folder, compress=False)
-    return [timeline for path in sorted(folder.glob("rank*.json")) for timeline in read_file(path).timelines]
 
 
 @pytest.mark.parametrize("name", JOBS)

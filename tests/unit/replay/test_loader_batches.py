@@ -8,11 +8,11 @@ import pytest
 from redline.replay.forecast import Forecast, JobReplay, rank_replay
 from redline.replay.loader_batches import NOT_COUNTED, NOT_WAITED, loader_batches
 from redline.replay.scenario_text import parse_scenario
-from redline.testing.jobspec import JobSpec
-from redline.testing.synthetic import write_job
 from redline.timeline.host_evidence import LoaderFacts
 from redline.timeline.timeline import Timeline
 from redline.trace.reader import read_file
+from tests.support.traces.jobspec import JobSpec
+from tests.support.traces.synthetic import write_job
 
 STEPS = 5
 WORK_US = 6_000.0

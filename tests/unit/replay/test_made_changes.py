@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from bench.replay.score import MADE_CHANGES, MadeChange, made, made_forecast, made_job, total_ns
 from redline.replay.forecast import JobReplay, rank_replay
 from redline.replay.scenario_text import parse_scenario
 from redline.report.diagnose.replay_messages import reason_text
 from redline.report.language import speaking
-from redline.testing.faults import Faults
-from redline.testing.jobspec import JobSpec, ParallelSizes, Straggler
-from scripts.score_replay import MADE_CHANGES, MadeChange, made, made_forecast, made_job, total_ns
+from tests.support.traces.faults import Faults
+from tests.support.traces.jobspec import JobSpec, ParallelSizes, Straggler
 
 SAMPLE = {  # seeds on which the replay was developed; of 2 to 8 ranks with data, tensor and pipeline parallelism
     "kernels/2": (3, 5),

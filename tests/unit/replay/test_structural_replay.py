@@ -6,7 +6,7 @@ from redline.replay.cpu_order import recorded_work
 from redline.replay.forecast import JobReplay, rank_replay
 from redline.replay.stream_waits import inferred_waits, recorded_waits
 from redline.trace.reader import read_file
-from tests.conftest import RealTraces
+from tests.support.real_traces import RealTraces
 
 pytestmark = pytest.mark.needs_traces
 

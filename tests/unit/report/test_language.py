@@ -20,7 +20,7 @@ from redline.report.diagnose.unseen_messages import NO_MACHINE
 from redline.report.language import LANGUAGES, _, clauses, listed, sentences, speaking, spoken, translate_rendered
 from redline.report.option_names import as_options
 from redline.report.po_file import translations
-from tests.conftest import ROOT
+from tests.support.command_line import ROOT
 
 SOURCES = [*sorted((ROOT / "src/redline/report").rglob("*.py")), *sorted((ROOT / "src/redline/findings").rglob("*.py"))]
 PLACE = re.compile(r"\{\w+(?::[^}]*)?\}")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from redline.report.terminal import table
 from redline.report.text_parts import clipped, plural, rank_list, share
-from redline.report.text_table import table
 
 
 @pytest.mark.parametrize(

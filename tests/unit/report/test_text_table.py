@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.report.display import Display, displaying
-from redline.report.terminal import width_of
-from redline.report.text_table import table
+from redline.report.terminal import table, width_of
 
 HEAD = ("operator", "shapes", "calls", "bus bandwidth", "")
 ROWS = [

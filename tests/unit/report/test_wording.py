@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.command_line import ROOT
 
 SOURCES = ROOT / "src" / "redline"
 CATALOGUE = SOURCES / "report" / "locale" / "zh_CN" / "LC_MESSAGES" / "redline.po"

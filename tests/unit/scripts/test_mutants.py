@@ -20,5 +20,5 @@ def test_a_mutant_changes_one_place_of_the_code(mutant: Mutant) -> None:
 def test_every_area_has_mutants_and_tests() -> None:
     areas = Counter(mutant.area for mutant in mutants())
     assert areas.total() >= LEAST
-    assert set(areas) == {"analysis", "findings", "launch", "probes", "ranks", "report"}
+    assert set(areas) == {"calibration", "capture", "findings", "job", "ledger", "report"}
     assert all(speaking_for(area) for area in areas)

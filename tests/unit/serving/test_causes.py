@@ -20,7 +20,7 @@ from redline.serving.causes.registry import RULES
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.latencies import Latency, slowest
 from redline.serving.request_ledger import RequestAccount
-from tests.made_engine import MadeEngine
+from tests.support.made_engine import MadeEngine
 
 REQUESTS = 80
 

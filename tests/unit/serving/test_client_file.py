@@ -12,8 +12,8 @@ from redline.serving.client_file import read_client, with_client
 from redline.serving.diagnose_serving import diagnose_serving
 from redline.serving.read_logs import read_serving
 from redline.serving.request_ledger import RequestAccount, request_ledger
-from tests.conftest import ROOT
-from tests.made_engine import MadeEngine, MadeRequest
+from tests.support.command_line import ROOT
+from tests.support.made_engine import MadeEngine, MadeRequest
 
 BESIDES_NS = 3_000_000
 
@@ -53,12 +53,34 @@ def test_a_client_that_takes_long_is_named(tmp_path: Path) -> None:
     assert "is neither in the server nor in the engine." in cause_text(found.causes[0]).evidence
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"ttfts": [1.0]}', '{"ttfts": [1], "itls": [2], "errors": [""]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[1]", '{"ttfts": [1.0]}', '{"ttfts": [1], "itls": [2], "errors": [""]}'),
+        '{"ttfts": ["abcdefgh"], "itls": [[1]], "errors": [""]}',  # a text a billion times is gigabytes
+        '{"ttfts": [1e18], "itls": [[1]], "errors": [""]}',
+        '{"ttfts": [NaN], "itls": [[1]], "errors": [""]}',
+        '{"ttfts": [-1], "itls": [[1]], "errors": [""]}',
+    ],
+)
 def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match="these are no detailed results of `vllm bench serve`"):
+    with pytest.raises(InputError, match="is damaged, or not detailed results of `vllm bench serve`"):
         read_client(path)
+
+
+def test_columns_of_different_requests_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "client.json"
+    path.write_text('{"ttfts": [1, 2], "itls": [[1]], "errors": [""]}', encoding="utf-8")
+    with pytest.raises(InputError, match="its columns are of different requests; measure again"):
+        read_client(path)
+
+
+def test_figures_that_are_no_numbers_elsewhere_in_it_do_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "client.json"
+    path.write_text('{"mean_itl_ms": NaN, "ttfts": [1], "itls": [[0.5]], "errors": [""]}', encoding="utf-8")
+    assert read_client(path).last_token_ns.tolist() == [1_500_000_000]
 
 
 def test_a_file_about_other_requests_is_refused(tmp_path: Path) -> None:

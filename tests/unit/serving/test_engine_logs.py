@@ -10,7 +10,7 @@ from redline.serving.diagnose_serving import diagnose_serving
 from redline.serving.read_logs import read_serving
 from redline.serving.request_ledger import request_ledger
 from redline.serving.step_ledger import StepAccount
-from tests.made_engine import MadeEngine
+from tests.support.made_engine import MadeEngine
 
 
 def _lines(path: Path, records: list[list[object]]) -> None:

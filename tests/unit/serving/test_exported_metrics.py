@@ -6,7 +6,7 @@ import pytest
 
 from redline.report.serving.serving_tables import metrics_line
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
-from tests.made_engine import MadeEngine, MadeRequest
+from tests.support.made_engine import MadeEngine, MadeRequest
 
 
 def _exported(requests: list[MadeRequest], times: float = 1.0) -> dict[str, float]:

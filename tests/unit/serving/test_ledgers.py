@@ -9,7 +9,7 @@ from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES
 from redline.serving.read_logs import read_serving
 from redline.serving.request_ledger import RequestAccount, RequestTimes, request_ledger
 from redline.serving.step_ledger import StepAccount
-from tests.made_engine import MadeEngine, MadeRequest
+from tests.support.made_engine import MadeEngine, MadeRequest
 
 SEEDS = range(12)
 

@@ -9,7 +9,7 @@ import pytest
 from redline.errors import InputError
 from redline.serving.read_logs import read_serving
 from redline.serving.request_ledger import request_ledger
-from tests.made_engine import MadeEngine
+from tests.support.made_engine import MadeEngine
 
 
 def test_a_folder_without_logs_is_refused(tmp_path: Path) -> None:
@@ -52,6 +52,13 @@ def test_cores_are_those_of_the_process_that_is_bound_to_none(tmp_path: Path) ->
         '["step", 1, [1, 2, 3, 4, 1e999], [], [], [], [0, 0, 0]]',
         '["request"]',
         '["phase", ["x"], 1, 2]',
+        '["phase", "x", 1, 99999999999999999999]',
+        '["came", 18446744073709551616, 1, "a"]',
+        '["request", 1, 7, 3, 4]',
+        '["facts", "x"]',
+        '["metrics", 1, {"a": "x"}]',
+        '["step", 1, [1, 2, 3, 4, 5], [["a", 1, 2]], [], [], [0, 0, "x"]]',
+        '["step", 1, [1, 2, 3, 4, 5], [["a", 99999999999999999999, 2]], [], [], [0, 0, 0]]',
     ],
 )
 def test_a_line_that_cannot_be_read_is_counted(line: str, tmp_path: Path) -> None:

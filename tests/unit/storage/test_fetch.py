@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redline.errors import InputError, StorageError
-from redline.ranks.read_failures import attempted
+from redline.job.read_failures import attempted
 from redline.storage import ahead, fetch, path_of, released_after, spool
 
 Put = Callable[[str, bytes], None]

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from redline.errors import UsageError
-from redline.monitor.follow import Following
-from redline.monitor.job_monitor import WatchedWindow
 from redline.verbs.lake import add_to_lake, ask_lake
 from redline.verbs.watch import watch
-from tests.made_windows import HEALTHY, write_windows
+from redline.watch.follow import Following
+from redline.watch.job_monitor import WatchedWindow
+from tests.support.made_windows import HEALTHY, write_windows
 
 Put = Callable[[str, bytes], None]
 ONCE = Following(once=True, grace_s=60)

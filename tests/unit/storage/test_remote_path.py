@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from redline.errors import InputError, StorageError
-from redline.ranks.find_files import find_traces
+from redline.job.find_files import find_traces
 from redline.storage import look_anew, matches, path_of
 from redline.storage.listing import _s3_objects
 from redline.trace.cache_key import state_of

@@ -8,7 +8,7 @@ import pytest
 
 from redline.artifacts import DIGEST_ENDING
 from redline.errors import UsageError
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.storage import path_of
 from redline.trace import cache
 from redline.verbs.compare import compare
@@ -16,7 +16,7 @@ from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
 from redline.verbs.inspect import inspect
 from redline.verbs.merge import merge
-from tests.conftest import ROOT
+from tests.support.command_line import ROOT
 
 Put = Callable[[str, bytes], None]
 RECORDED = sorted((ROOT / "tests" / "data" / "recorded").glob("slow_loader_rank*"))
@@ -88,7 +88,7 @@ def test_a_merged_trace_beside_the_traces_is_no_rank(job: str) -> None:
 
 
 def test_what_a_running_job_writes_is_on_this_machine(tmp_path: Path) -> None:
-    from redline.launch.outside.folder_name import choose
+    from redline.capture.supervisor.folder_name import choose
 
     message = (
         "run: the folder of a run is written while the job runs, so s3://bucket/run cannot be it; name one of this"

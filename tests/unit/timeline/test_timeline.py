@@ -9,7 +9,7 @@ import pytest
 
 from redline.timeline.table import Table
 from redline.timeline.timeline import BUSY_KINDS, TABLES, Kind, Lane, Source, Spans, StepWindows, Timeline
-from tests.conftest import document, kernel, launch, op, read_one, region
+from tests.support.events import document, kernel, launch, op, read_one, region
 
 EVENTS = [
     region("ProfilerStep#1", 0, 50),

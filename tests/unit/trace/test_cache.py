@@ -15,7 +15,7 @@ from redline.trace import cache, cache_key
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.inflate import Limits
 from redline.trace.reader import ReadOptions, ReadResult, read_file
-from tests.conftest import document, ledger_of, names_of, op, region
+from tests.support.events import document, ledger_of, names_of, op, region
 
 EVENTS = [region("ProfilerStep#1", 0, 50), region("my step", 10, 20), op("aten::mm", 15, 5)]
 

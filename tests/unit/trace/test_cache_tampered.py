@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 import zstandard
 
-from redline.analysis.job.combine import combine
-from redline.analysis.job.digests import digest_job
-from redline.analysis.job.first_screen import outline_of
 from redline.errors import InputError
 from redline.findings.aggregate import findings_of
 from redline.findings.match import match_rules
-from redline.ranks.job import read_job
-from redline.ranks.read_files import JobOptions
+from redline.job.job import read_job
+from redline.job.read_files import JobOptions
+from redline.ledger.job.combine import combine
+from redline.ledger.job.digests import digest_job
+from redline.ledger.job.first_screen import outline_of
 from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.timeline.table import Table
@@ -30,7 +30,7 @@ from redline.trace import cache, cache_key, entries, store
 from redline.trace.cache import read_cached
 from redline.trace.entries import Entry
 from redline.trace.reader import ReadOptions, ReadResult
-from tests.damage.seed import seed_trace
+from tests.support.damage.seed import seed_trace
 
 EXTREMES = (0, 1, -1, -2, 2, 7, 255, 10**6, 2**31 - 1, -(2**31), 2**32, 2**53, 2**61, 2**62, 2**63 - 1, -(2**63))
 ODD: tuple[Any, ...] = (

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.analysis.rank.host_activity import sites_of
+from redline.ledger.rank.host_activity import sites_of
 from redline.timeline.timeline import NONE
 from redline.trace.call_sites import site_in
-from tests.conftest import document, launch, op, read_one, row_of, span
+from tests.support.events import document, launch, op, read_one, row_of, span
 
 PACKAGES = "/home/u/env/lib/python3.7/site-packages/"
 INSIDE_TORCH = f"{PACKAGES}torch/nn/functional.py(1169): dropout"

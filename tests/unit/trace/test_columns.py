@@ -7,7 +7,7 @@ import pytest
 
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Kind, Timeline
-from tests.conftest import Event, document, kernel, launch, ledger_of, names_of, op, read_one, row_of, span
+from tests.support.events import Event, document, kernel, launch, ledger_of, names_of, op, read_one, row_of, span
 
 
 def kind_of(timeline: Timeline, name: str) -> Kind:

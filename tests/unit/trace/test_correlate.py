@@ -6,7 +6,7 @@ import pytest
 
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Timeline
-from tests.conftest import document, kernel, launch, ledger_of, names_of, read_one
+from tests.support.events import document, kernel, launch, ledger_of, names_of, read_one
 
 
 def launched_by(timeline: Timeline) -> dict[str, str]:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from redline.timeline.problems import ProblemLog, Reason
 from redline.trace import document as document_module
 from redline.trace.decode import decoded_batches
-from redline.trace.document import Document
+from redline.trace.document import TraceDocument
 from redline.trace.inflate import TraceContent
 from redline.trace.schema import AnyEvent
 from redline.trace.times import NO_TIME
-from tests.conftest import document, kernel, ledger_of, names_of, op, read_one
+from tests.support.events import document, kernel, ledger_of, names_of, op, read_one
 
 BASES_US = (0, 3_852_162_000_000, 8_795_000_000_000, 1_790_857_026_000_000)
 """Microseconds since the start, since Kineto's base time, near the limit of doubles, and since 1970."""
@@ -37,7 +37,7 @@ def decoded(events: bytes) -> tuple[list[AnyEvent], list[int], list[int], dict[R
     """Events, starts, durations and problems of a trace with this text between its brackets."""
     log = ProblemLog()
     text = b'{"traceEvents": [' + events + b"]}"
-    batches = list(decoded_batches(Document(TraceContent(name="t", member="", stream=_Whole(text), log=log))))
+    batches = list(decoded_batches(TraceDocument(TraceContent(name="t", member="", stream=_Whole(text), log=log))))
     return (
         [event for batch in batches for event in batch.events],
         [start for batch in batches for start in batch.start_ns.tolist()],

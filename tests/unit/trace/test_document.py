@@ -13,9 +13,9 @@ from redline.errors import NotATraceError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
 from redline.trace import document as document_module
 from redline.trace.decode import decoded_batches
-from redline.trace.document import Document
+from redline.trace.document import TraceDocument
 from redline.trace.inflate import TraceContent
-from tests.conftest import Event, document, op
+from tests.support.events import Event, document, op
 
 
 class Dribble:
@@ -35,7 +35,9 @@ class Read:
 
     def __init__(self, data: bytes, most: int = 1 << 30, seed: int = 0) -> None:
         self.log = ProblemLog()
-        self.document = Document(TraceContent(name="t.json", member="", stream=Dribble(data, most, seed), log=self.log))
+        self.document = TraceDocument(
+            TraceContent(name="t.json", member="", stream=Dribble(data, most, seed), log=self.log)
+        )
         self.events = [
             (event.ph, event.cat, event.name, start, duration)
             for batch in decoded_batches(self.document)
@@ -150,7 +152,7 @@ def test_more_events_than_a_piece_of_the_file() -> None:
 
 def test_batches_hold_whole_events_and_say_where_they_are() -> None:
     data = document([op(f"op {number}", number, 1) for number in range(40_000)])
-    read = Document(TraceContent(name="t", member="", stream=Dribble(data, 1 << 30), log=ProblemLog()))
+    read = TraceDocument(TraceContent(name="t", member="", stream=Dribble(data, 1 << 30), log=ProblemLog()))
     batches = list(read.batches())
     assert len(batches) > 3
     assert [batch.last for batch in batches] == [False] * (len(batches) - 1) + [True]
@@ -333,7 +335,10 @@ def test_nesting_that_never_ends_is_refused() -> None:
             b"PK\x03\x04rest",
             "t.json: not a trace but a zip archive; unpack it and give Redline the traces inside.",
         ),
-        (b"\x80\x04\x95rest", "t.json: not a trace but a pickle; of a memory snapshot, `redline memory` says more."),
+        (
+            b"\x80\x04\x95rest",
+            "t.json: not a trace but a pickle; if it is a memory snapshot, `redline memory` reads it.",
+        ),
         (b"PAR1rest", "t.json: not a trace but a Parquet file."),
         (
             b'"text"',
@@ -342,7 +347,7 @@ def test_nesting_that_never_ends_is_refused() -> None:
         (b"rubbish", "t.json: not JSON, so not a trace of torch.profiler (begins with b'rubbish')."),
         (
             b'{"key": 1}',
-            "t.json: JSON, but it has no traceEvents: not a trace of torch.profiler, or cut before it.",
+            "t.json: JSON, but it has no traceEvents: not a trace of torch.profiler.",
         ),
         (b"{", "t.json: JSON, but it has no traceEvents: not a trace of torch.profiler, or cut before it."),
         (

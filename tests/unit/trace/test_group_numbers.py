@@ -7,7 +7,7 @@ import pytest
 from redline.timeline.timeline import NONE
 from redline.trace.reader import read_file
 from redline.trace.write import write_timelines
-from tests.conftest import document, read_one, region
+from tests.support.events import document, read_one, region
 
 EVENTS = [
     region("gloo:all_reduce", 10, 5),

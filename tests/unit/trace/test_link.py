@@ -8,7 +8,7 @@ import pytest
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.link import elements_in
-from tests.conftest import (
+from tests.support.events import (
     Event,
     collective,
     document,

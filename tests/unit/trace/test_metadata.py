@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.ranks.summary import summarise
+from redline.job.summary import summarise
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.timeline import Device
 from redline.trace.metadata import as_int, base_time_ns, metadata_of, stated_rank
 from redline.trace.schema import METADATA_KEYS
-from tests.conftest import collective, document, op, read_one
+from tests.support.events import collective, document, op, read_one
 
 REAL = {
     "schemaVersion": 1,
@@ -33,7 +33,7 @@ REAL = {
     "profile_memory": 1,
     "host_name": "node7",
     "baseTimeNanoseconds": 1790857026000000000,
-    "synthetic": "redline.testing",
+    "synthetic": "tests.support.traces",
 }
 
 
@@ -54,7 +54,7 @@ def test_a_real_trace() -> None:
         "nccl_version": "2.21.5",
     }
     assert found.recorded == ("shapes", "memory")
-    assert found.synthetic == "redline.testing"
+    assert found.synthetic == "tests.support.traces"
     assert (stated_rank(REAL), base_time_ns(REAL)) == (3, 1790857026000000000)
     assert log.freeze() == ()
 

@@ -8,19 +8,20 @@ from time import process_time
 
 import pytest
 
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.timeline.problems import Reason
 from redline.trace.reader import read_file
 from redline.trace.repair import double_backslashes
 from redline.verbs.diagnose import diagnose
-from tests.conftest import document, environment, ledger_of, op
+from tests.support.command_line import environment
+from tests.support.events import document, ledger_of, op
 
 ALONE = JobOptions(jobs=1, use_cache=False)
 MB = 1_000_000
 PEAK = """
 import sys; from pathlib import Path
 def peak(): return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) * 1024
-from redline.verbs.diagnose import diagnose; from redline.ranks.read_files import JobOptions
+from redline.verbs.diagnose import diagnose; from redline.job.read_files import JobOptions
 options = JobOptions(jobs=1, use_cache=False)
 diagnose([sys.argv[1]], options=options); before = peak(); diagnose([sys.argv[2]], options=options)
 print(before, peak())

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from redline.errors import InputError
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.timeline.timeline import TABLES, Timeline
 from redline.trace import document, reader
 from redline.trace.reader import ReadOptions, read_file

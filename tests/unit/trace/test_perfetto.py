@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, RankEvents
-from tests.conftest import Event, collective, document, kernel, launch, names_of, op, read_one, region, span
-from tests.damage.seed import seed_trace
+from tests.support.damage.seed import seed_trace
+from tests.support.events import Event, collective, document, kernel, launch, names_of, op, read_one, region, span
 
 ALL = frozenset(Kind)
 

@@ -6,18 +6,7 @@ from pathlib import Path
 import pytest
 
 from redline.timeline.timeline import Kind, Timeline
-from tests.conftest import (
-    Event,
-    document,
-    kernel,
-    launch,
-    names_of,
-    op,
-    process_name,
-    read_all,
-    read_one,
-    span,
-)
+from tests.support.events import Event, document, kernel, launch, names_of, op, process_name, read_all, read_one, span
 
 RANK_PIDS = (25624, 25625)
 

@@ -13,7 +13,7 @@ from redline.trace.rank_claim import (
     FROM_PROCESS_NAME,
     rank_in_file_name,
 )
-from tests.conftest import collective, document, ledger_of, op, process_name, read_one
+from tests.support.events import collective, document, ledger_of, op, process_name, read_one
 
 
 @pytest.mark.parametrize(

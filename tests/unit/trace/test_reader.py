@@ -13,7 +13,7 @@ from redline.errors import DamagedError, InputError, NotATraceError
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import TimelineOrigin
 from redline.trace.reader import HARMLESS, ReadOptions, read_file
-from tests.conftest import Event, document, kernel, launch, ledger_of, names_of, op, read_one, span
+from tests.support.events import Event, document, kernel, launch, ledger_of, names_of, op, read_one, span
 
 STRICT = ReadOptions(strict=True)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Timeline
-from tests.conftest import Event, document, kernel, launch, ledger_of, names_of, op, read_one, span
+from tests.support.events import Event, document, kernel, launch, ledger_of, names_of, op, read_one, span
 
 HOUR_US = 3.6e9
 

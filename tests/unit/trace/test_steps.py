@@ -1,15 +1,20 @@
 """Where steps begin and end, by each anchor that a trace may offer."""
 
+import argparse
+import resource
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from redline.cli import values
+from redline.errors import UsageError
 from redline.timeline.timeline import Timeline
+from redline.trace import steps as steps_module
 from redline.trace.reader import ReadOptions
 from redline.trace.steps import repeating_part
-from tests.conftest import Event, document, kernel, op, read_one, region, span
+from tests.support.events import Event, document, kernel, op, read_one, region, span
 
 
 def steps_of(timeline: Timeline) -> list[tuple[str, int, int]]:
@@ -28,6 +33,32 @@ def is_whole_window(timeline: Timeline) -> bool:
 
 def read(events: list[Event], folder: Path, regex: str | None = None) -> Timeline:
     return read_one(document(events), folder, options=ReadOptions(step_regex=regex))
+
+
+# --- a regular expression of the user ---------------------------------------------------------------------------------
+
+
+def test_an_expression_that_would_search_for_ever_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps_module, "_SEARCH", steps_module._SEARCH.replace("10, 10", "1, 1"))
+    names = [op("a" * 60 + "b", 0, 5), op("my step", 5, 5)]
+    began_s = children_s()
+    with pytest.raises(UsageError, match=r"'\(a\+\)\+\$' cannot be searched for: it takes too long on the names"):
+        read(names, tmp_path, r"(a+)+$")
+    assert children_s() - began_s < 3
+    assert steps_of(read(names, tmp_path, r"^my")) == [("my step", 5, 10)]
+
+
+def children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.parametrize("regex", ["(", "(" * 5_000, "a{99999999999}", "[\ud800"])
+def test_what_is_no_expression_is_said_in_a_line(regex: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^`step_regex=...`: .* cannot be searched for: .+$"):
+        read([op("a", 0, 5)], tmp_path, regex)
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a regular expression: "):
+        values.regex(regex)
 
 
 # --- marks ------------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from redline.errors import InputError
 from redline.timeline.problems import Problem, Reason
 from redline.timeline.timeline import TABLES, Timeline
 from redline.trace import store
-from tests.conftest import document, kernel, op, read_all, read_one
-from tests.damage.seed import seed_trace
+from tests.support.damage.seed import seed_trace
+from tests.support.events import document, kernel, op, read_all, read_one
 
 HEADER_AT = 8
 

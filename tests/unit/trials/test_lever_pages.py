@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from redline.capture import levers
+from redline.capture.lever_kinds import KINDS
 from redline.findings.registry import RULES
-from redline.launch import levers
-from redline.launch.lever_kinds import KINDS
 from redline.report.language import LANGUAGES
 from redline.trials import lever_pages
 from redline.trials.lever_pages import SECTIONS, LeverPage, folder, kind_meant, lever_page_of, short_name
@@ -46,7 +46,7 @@ def blocks(page: LeverPage) -> list[tuple[str, str]]:
 def texts_of_code() -> Iterator[str]:
     """Every constant text of the levers; parts of an f-string one by one."""
     launch = Path(str(levers.__file__)).parent
-    for path in (*launch.glob("lever*.py"), *(launch / "inside" / "levers").glob("*.py")):
+    for path in (*launch.glob("lever*.py"), *(launch / "worker" / "levers").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value.strip()

@@ -5,7 +5,7 @@ import pytest
 from redline.errors import UsageError
 from redline.trials.limits import check, parse
 from redline.trials.recordings import difference_of
-from tests.unit.trials.test_recordings import job
+from tests.support.recorded_trials import job
 
 USUAL = (100, 102, 98, 101)
 

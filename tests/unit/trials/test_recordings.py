@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.job.first_screen import outline_of
 from redline.findings.aggregate import findings_of
 from redline.findings.finding import Findings
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.first_screen import outline_of
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.trials.recordings import Judgement, RecordingDifference, difference_of
 from redline.trials.run_facts import ALLOCATED, NO_RUN, RESIDENT, RunFacts
 from redline.verbs.diagnose import diagnose
-from tests.conftest import REAL_TRACES, Event, document, op, region
-from tests.unit.findings.conftest import FP32, described, digest, step
+from tests.support.events import region
+from tests.support.real_traces import REAL_TRACES
+from tests.support.recorded_trials import job
 
 DLRM = "dlrm_8rank_v100"
 LOADER_WORKERS = (
@@ -38,17 +39,6 @@ LAST_RANK = (
 WHOLE_JOB = (f"{DLRM}/worker3_step_12.1694128201557.pt.trace.json.gz", DLRM)
 PAIRS = (LOADER_WORKERS, LOADER_WORKERS_AGAIN, SAM, OTHER_MACHINE, SECOND_CARD, LAST_RANK, WHOLE_JOB)
 BUSY = ("math", "memory", "kernel loss", "unrated compute", "transfer", "peer wait", "copy")
-
-
-def job(*lengths_us: float, rows: int = 64, extra: list[Event] | None = None) -> Diagnosis:
-    """Steps of these lengths; the first half of each computes."""
-    events: list[Event] = []
-    at = 0.0
-    for number, length in enumerate(lengths_us):
-        product = op("aten::mm", at, length / 2, **described(FP32, [rows, 64], [64, 64]))
-        events += [step(number, at, length), product]
-        at += length
-    return combine([digest(document([*events, *(extra or [])]))])
 
 
 def found(diagnosis: Diagnosis) -> Findings:

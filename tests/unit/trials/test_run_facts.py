@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redline.launch.run_record import NAME, RankRecord, RunRecord, to_json
+from redline.capture.run_record import NAME, RankRecord, RunRecord, to_json
 from redline.trials.run_facts import ALLOCATED, NO_RUN, RESERVED, RESIDENT, run_facts_of
 
 

@@ -1,7 +1,7 @@
 """Which levers are tried: by findings, by the machine, and by what the user allows."""
 
-from redline.launch.lever_kinds import KINDS
-from redline.launch.levers import parse_lever
+from redline.capture.lever_kinds import KINDS
+from redline.capture.levers import parse_lever
 from redline.numerics import Numerics
 from redline.tuning.candidates import Consent, TunedJob, candidates_of
 

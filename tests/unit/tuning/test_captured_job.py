@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.launch.outside.trial_command import trial_command
+from redline.capture.supervisor.trial_command import trial_command
 from redline.tuning.captured_job import capture_job
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

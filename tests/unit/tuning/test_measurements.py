@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.launch.outside.trial_command import trial_command
+from redline.capture.supervisor.trial_command import trial_command
 from redline.tuning.measurements import BudgetSpentError, TrialMeasurements, TuneOptions
 from redline.tuning.trial_folder import TrialFolder
 

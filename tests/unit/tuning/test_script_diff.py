@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from redline.launch.lever_kinds import KINDS, LeverKind
-from redline.launch.levers import Lever, parse_lever
-from redline.launch.places import LOADER, MODEL, OPTIMIZER, ROOT_CALL, SCRIPT, ZERO_GRAD, Place, places_in
+from redline.capture.lever_kinds import KINDS, LeverKind
+from redline.capture.levers import Lever, parse_lever
+from redline.capture.places import LOADER, MODEL, OPTIMIZER, ROOT_CALL, SCRIPT, ZERO_GRAD, Place, places_in
 from redline.numerics import Numerics
 from redline.tuning.script_diff import ScriptDiff, script_diff
-from tests.patching import apply_patch
+from tests.support.patching import apply_patch
 
 SCRIPT_TEXT = """\
 import torch

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from redline.launch.levers import parse_lever
+from redline.capture.levers import parse_lever
 from redline.numerics import Numerics
 from redline.trials.decision import decide
 from redline.trials.memory_trial import MemoryTrial

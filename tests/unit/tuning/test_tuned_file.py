@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.capture.levers import parse_lever
 from redline.errors import InputError, UsageError
-from redline.launch.levers import parse_lever
 from redline.tuning.candidates import LeverCandidate
 from redline.tuning.tune_result import Ladder, Rung
 from redline.tuning.tuned_file import levers_of, write_tuned
@@ -27,7 +27,13 @@ def test_the_levers_are_read_back_beside_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("levers", "is not TOML"), ("levers = 1", "has no list of levers"), ("[levers]", "has no list of levers")],
+    [
+        ("levers", "not levers that were tuned"),
+        ("levers = 1", "Expected `array`, got `int`"),
+        ("[levers]", "Expected `array`, got `object`"),
+        ("levers = " + "[" * 5_000, "it nests too deep"),
+        ("levers = " + "7" * 5_000, "Exceeds the limit"),
+    ],
 )
 def test_another_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "tuned.toml"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from redline.tuning.unified_diff import unified_diff
-from tests.patching import apply_patch
+from tests.support.patching import apply_patch
 
 BEFORE = "".join(f"line {number}\n" for number in range(20)).encode()
 

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redline.cli.diagnose import TABLES
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.report.diagnose import csv, md, text
 from redline.report.diagnose import json as as_json
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.raw_tables import COLUMNS, raw_table
 from redline.report.html.diagnose import page
 from redline.verbs.diagnose import diagnose
-from tests.conftest import Event, collective, document, kernel, launch, op, region, span
+from tests.support.events import Event, collective, document, kernel, launch, op, region, span
 
 BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

@@ -10,7 +10,7 @@ import redline
 from redline.cli import main
 from redline.errors import InputError, UsageError
 from redline.report.language import speaking
-from tests.made_snapshots import MAIN, MIB, Frame, MadeAllocator, random_allocator
+from tests.support.made_snapshots import MAIN, MIB, Frame, MadeAllocator, random_allocator
 
 FORWARD: Frame = ("forward", "/job/model.py", 12)
 

@@ -13,15 +13,15 @@ import pytest
 
 from redline.artifacts import write_atomic
 from redline.errors import ClockError, InputError, OutputError
-from redline.ranks import merge as merge_module
-from redline.ranks.merge import LEVELS
-from redline.testing.jobspec import JobSpec
-from redline.testing.synthetic import write_job
+from redline.job import merge as merge_module
+from redline.job.merge import LEVELS
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.reader import read_file
 from redline.verbs.inspect import inspect
 from redline.verbs.merge import merge
-from tests.conftest import Event, collective, document, kernel, names_of, op, span
+from tests.support.events import Event, collective, document, kernel, names_of, op, span
+from tests.support.traces.jobspec import JobSpec
+from tests.support.traces.synthetic import write_job
 
 OFFSETS_US = (0.0, 50_000.0, -1_234.5, 7.0)
 PLENTY = 10**9

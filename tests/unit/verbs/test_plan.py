@@ -11,11 +11,12 @@ import pytest
 
 import redline
 from redline.cli import main
-from redline.cli.plan import layout as cli_layout
+from redline.cli.options import options_of
+from redline.cli.plan import LayoutSearch
 from redline.errors import UsageError
 from redline.verbs.plan import LAYOUT
 from redline.verbs.plan_results import PlannedServing, PlannedTraining
-from tests.e2e.test_docs import rows_of, section
+from tests.support.docs import rows_of, section
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "python.md"
 JOB: dict[str, Any] = {"machine": "H100-SXM5-80GB", "gpus": 64, "sequence": 8192, "batch": 512}
@@ -105,8 +106,7 @@ def test_a_plan_is_saved_as_a_page_or_as_figures(tmp_path: Path) -> None:
 
 
 def test_fields_of_a_layout_are_those_of_the_command_line() -> None:
-    own = {"zero", "schedule", "recompute", "offload", "sequence_parallel", "flash", "lora", "imbalance", "execution"}
-    assert set(LAYOUT) == {*cli_layout.SIZES, *own}
+    assert set(LAYOUT) == {option.key for option in options_of(LayoutSearch)}
 
 
 @pytest.mark.parametrize(("verb", "kind"), [("plan_training", PlannedTraining), ("plan_serving", PlannedServing)])

@@ -8,7 +8,7 @@ import pytest
 import redline
 from redline.cli import main
 from redline.errors import InputError
-from tests.made_engine import MadeEngine
+from tests.support.made_engine import MadeEngine
 
 CONFIG = {
     "model_type": "llama",

@@ -7,9 +7,9 @@ import pytest
 
 import redline
 from redline.errors import InputError, UsageError
-from redline.planner.train.measured.measured_step import ACCOUNTS, TRAFFIC
-from redline.verbs.measured_numbers import parse_measured
-from tests.made_profile import made_profile
+from redline.plan.train.measured import ACCOUNTS, TRAFFIC
+from redline.verbs.plan_measured import parse_measured
+from tests.support.made_profile import made_profile
 
 RECORDED = Path(__file__).parents[2] / "data/recorded"
 JOB: dict[str, Any] = {"machine": "H100-SXM5-80GB", "gpus": 64, "sequence": 8192, "batch": 128}

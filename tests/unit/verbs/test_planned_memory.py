@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 import redline
-from redline.analysis.memory.memory_accounts import MemoryAccount
 from redline.cli import main
 from redline.errors import InputError
-from redline.planner.train.training_choices import PipelineSchedule, Recompute
+from redline.ledger.memory.memory_accounts import MemoryAccount
+from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.train import json as train_json
 from redline.verbs.plan_results import PlannedTraining
 from redline.verbs.planned_memory import planned_memory
-from tests import made_plans
-from tests.made_snapshots import random_allocator
+from tests.support import made_plans
+from tests.support.made_snapshots import random_allocator
 
 
 def _written(folder: Path, change: Callable[[dict[str, Any]], object] = lambda _: None) -> Path:
@@ -54,11 +54,11 @@ def _without(*path: str) -> Callable[[dict[str, Any]], object]:
         (lambda record: record.update(kind="serving-plan"), "holds a 'serving-plan', not a 'training-plan'"),
         (lambda record: record.update(schema_version=99), "upgrade it"),
         (_without("kind"), "was not written by Redline"),
-        (_without("best", "memory"), "a plan without memory, or damaged.*missing.*`memory`"),
-        (_without("best"), "a plan without memory"),
-        (_without("best", "layout", "schedule"), "a plan without memory, or damaged: 'schedule'"),
+        (_without("best", "memory"), "damaged, or not a plan of training.*missing.*`memory`"),
+        (_without("best"), "damaged, or not a plan of training"),
+        (_without("best", "layout", "schedule"), "a plan without a layout, or damaged: 'schedule'"),
         (lambda record: record["best"]["layout"].update(tq=2), "or damaged"),
-        (lambda record: record["best"]["memory"].update(weights_bytes=-1), "a plan without memory, or damaged"),
+        (lambda record: record["best"]["memory"].update(weights_bytes=-1), "damaged, or not a plan of training"),
         (_without("best", "memory", "temporaries_bytes"), "a plan of another version, without temporaries_bytes"),
     ],
 )
@@ -74,7 +74,7 @@ def test_what_is_no_plan_of_training_is_said(
 def test_what_is_no_json_is_said(text: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=r"is no plan: it holds no JSON.*redline plan train"):
+    with pytest.raises(InputError, match=r"is damaged, or not a plan of training.*redline plan train"):
         planned_memory(path)
     with pytest.raises(InputError, match=r"cannot read .* as a plan"):
         planned_memory(tmp_path / "other.json")
@@ -87,5 +87,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "Predicted: Llama-3-8B on 64 H100-SXM5-80GB in bf16, dp 8 x tp 4 x pp 2" in words
     assert "GPUs of the plan: 64. Devices whose memory was read: 1." in words
     assert main(["memory", str(snapshot), "--plan", str(snapshot)]) == 2
-    assert "is no plan" in capsys.readouterr().err
+    assert "not a plan of training" in capsys.readouterr().err
     assert redline.memory(snapshot, plan=_written(tmp_path)).comparison is not None

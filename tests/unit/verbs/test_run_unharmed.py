@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from redline.launch.outside.command import command
-from redline.launch.outside.run_folder import _remove_parts
-from redline.launch.outside.stall import StallWatch
-from redline.launch.settings import Settings
-from redline.launch.shared_state import RANK, SharedState
+from redline.capture.settings import Settings
+from redline.capture.shared_state import RANK, SharedState
+from redline.capture.supervisor.command import command
+from redline.capture.supervisor.run_folder import _remove_parts
+from redline.capture.supervisor.stall import StallWatch
 from redline.verbs import run as verb
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from redline.analysis.job.first_screen import Remark, Unseen
 from redline.cli import main
 from redline.hardware.catalogue import find
 from redline.hardware.machine import Figure, FigureSource, Machine, calibrated, why_unusable
 from redline.hardware.profile import save_profile
+from redline.ledger.job.first_screen import Remark, Unseen
 from redline.report.diagnose.fact_messages import no_mfu_line
 from redline.report.diagnose.unseen_messages import unseen
 from redline.report.language import speaking

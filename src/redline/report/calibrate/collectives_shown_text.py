@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from redline.probes.collectives.operation_example import OperationExample
+from redline.calibration.collectives.operation_example import OperationExample
 from redline.report.language import _, marked
-from redline.report.terminal import as_text
+from redline.report.terminal import as_text, table
 from redline.report.text_parts import clipped
-from redline.report.text_table import table
 
 _MOST_RANKS = 8
 _MOST_NUMBERS = 8
@@ -26,8 +25,7 @@ MEANINGS: Mapping[str, str] = {
 
 
 def render(operation_examples: Sequence[OperationExample]) -> str:
-    blocks = [list(_operation(operation_example)) for operation_example in operation_examples]
-    return as_text(blocks)
+    return as_text(map(_operation, operation_examples))
 
 
 def _operation(operation_example: OperationExample) -> Iterator[str]:

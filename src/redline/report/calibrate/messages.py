@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from redline.probes.calibration_record import (
+from redline.calibration.calibration_record import (
     Calibration,
     CollectivePoint,
     Collectives,
@@ -13,9 +13,9 @@ from redline.probes.calibration_record import (
     PairSpeed,
     RankSpeed,
 )
-from redline.probes.compare import figures
-from redline.probes.doubling import overhead_up_to
-from redline.probes.usable import why_not
+from redline.calibration.compare import figures
+from redline.calibration.doubling import overhead_up_to
+from redline.calibration.usable import why_not
 from redline.report import counted_nouns
 from redline.report.figure_names import why_unusable
 from redline.report.language import _, clauses, listed, marked, ngettext, sentences

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Sequence
 from math import log2
 
-from redline.hardware import catalogue
-from redline.hardware.machine import BEST_MATMUL, DTYPES, FIGURE_UNITS, PEAK, Figure, Machine, work_unit
-from redline.probes.calibration_record import (
+from redline.calibration.calibration_record import (
     BandwidthPoint,
     Calibration,
     CollectiveLaw,
@@ -16,11 +14,13 @@ from redline.probes.calibration_record import (
     Peak,
     rate,
 )
-from redline.probes.memory import STREAMS
+from redline.calibration.memory import STREAMS
+from redline.hardware import catalogue
+from redline.hardware.machine import BEST_MATMUL, DTYPES, FIGURE_UNITS, PEAK, Figure, Machine, work_unit
 from redline.report.calibrate import messages as say
+from redline.report.document import ReportTable
 from redline.report.figure_names import label as figure_label
 from redline.report.language import _
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped, percent
 from redline.units import format_buffer
 
@@ -29,7 +29,7 @@ _SHAPE_LIMIT = 30
 
 
 def shown(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequence[str] = ()) -> ReportTable:
-    return ReportTable(title=title, head=tuple(head), rows=tuple(map(tuple, rows)), notes=tuple(notes), empty="")
+    return ReportTable(title=title, head=tuple(head), rows=tuple(map(tuple, rows)), notes=tuple(notes))
 
 
 # --- compute ----------------------------------------------------------------------------------------------------------

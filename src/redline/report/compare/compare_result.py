@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from redline.artifacts import write_atomic
 from redline.errors import UsageError
 from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.language import _, sentences
 from redline.storage import path_of
 from redline.trials.recordings import RecordingDifference
 
@@ -25,6 +26,12 @@ class CompareResult:
     after: DiagnoseResult
     difference: RecordingDifference
     removed: "tuple[Removed, ...] | None" = None  # by redaction; None where nothing was looked for
+
+    @property
+    def about(self) -> str:
+        """Which ranks each is about, where files could not be read; "" where all could."""
+        said = [(_("before"), self.before.about), (_("after"), self.after.about)]
+        return sentences(f"{side}: {about}" for side, about in said if about)
 
     def redacted(self, redactor: "Redactor | None" = None) -> "CompareResult":
         """Without hosts, users, folders, names of traces and secrets; `removed` says what was taken out."""

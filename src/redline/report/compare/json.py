@@ -6,7 +6,7 @@ from typing import Any
 from redline.artifacts import Envelope
 from redline.report.compare.compare_result import CompareResult
 from redline.report.compare.sentences import doubts, spread_sentences, verdict_sentence
-from redline.report.json_text import json_text
+from redline.report.data import json_text
 from redline.report.language import speaking
 from redline.trials.recordings import AmountChange, CountedChange
 
@@ -30,6 +30,7 @@ def as_record(result: CompareResult) -> dict[str, Any]:
     )
     with speaking("en"):
         said = [
+            *([result.about] if result.about else []),
             verdict_sentence(difference),
             *spread_sentences(result),
             *doubts(result),

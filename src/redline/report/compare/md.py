@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from redline.report.compare.compare_result import CompareResult
 from redline.report.compare.sentences import remarks, spread_sentences, verdict_sentence
 from redline.report.compare.tables import tables_of
-from redline.report.diagnose.md import escaped, markdown_table
+from redline.report.document import ReportTable
 from redline.report.language import sentences
-from redline.report.report_table import ReportTable
+from redline.report.markdown import escaped, markdown_table
 from redline.report.terminal import as_text
 
 
@@ -16,7 +16,7 @@ def render(result: CompareResult, *, verbose: bool = False) -> str:
     said = [*spread_sentences(result), *remarks(result)]
     return as_text(
         [
-            [f"## {escaped(verdict_sentence(result.difference))}"],
+            [f"## {escaped(sentences([result.about, verdict_sentence(result.difference)]))}"],
             [escaped(sentences(said))],
             *(block for number, part in enumerate(shown) for block in _table(part, folded=number > 0)),
         ]

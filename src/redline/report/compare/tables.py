@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
-from redline.analysis.accounts import Account
-from redline.analysis.rank.host_phases import Phase
 from redline.findings.pages import page_of
+from redline.ledger.accounts import Account
+from redline.ledger.rank.host_phases import Phase
 from redline.report.compare.context_messages import collective_size, context_name, context_value, memory_name
 from redline.report.compare.sentences import signed
 from redline.report.diagnose import account_messages
 from redline.report.diagnose.table_messages import phase
 from redline.report.diagnose.tables import shapes
+from redline.report.document import ReportTable
 from redline.report.language import _, marked, spoken
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped, percent
 from redline.trials.recordings import AmountChange, CountedChange, FindingChange, MemoryChange, RecordingDifference
 from redline.units import format_bytes, format_ns

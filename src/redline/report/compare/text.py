@@ -7,10 +7,9 @@ from redline.report.compare.sentences import remarks, spread_sentences, verdict_
 from redline.report.compare.tables import tables_of
 from redline.report.diagnose.screen import screen_of
 from redline.report.display import Style, styled
+from redline.report.document import ReportTable
 from redline.report.language import _, sentences
-from redline.report.report_table import ReportTable
-from redline.report.terminal import as_text, labelled
-from redline.report.text_table import table
+from redline.report.terminal import as_text, labelled, table
 from redline.trials.recordings import Judgement
 
 _LABEL_WIDTH = 10
@@ -27,7 +26,7 @@ def _head(result: CompareResult) -> Iterator[str]:
     verdict = verdict_sentence(result.difference)
     style = _STYLES.get(result.difference.judgement)
     headed = styled(verdict, style) if style else verdict
-    said = sentences([headed, *spread_sentences(result)])
+    said = sentences([result.about, headed, *spread_sentences(result)])
     labels = (_("before"), _("after"))
     for label, name, found in zip(labels, result.names, (result.before, result.after), strict=True):
         yield from labelled(label, f"{name}: {screen_of(found).headline}", _LABEL_WIDTH)

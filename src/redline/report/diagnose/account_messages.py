@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from redline.analysis.accounts import Account
+from redline.ledger.accounts import Account
 from redline.report.language import _, clauses, listed, marked
 
 NAME: Mapping[Account, str] = {

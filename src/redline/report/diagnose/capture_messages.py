@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from redline.launch.captured import Captured
-from redline.launch.inside.recording.condition import is_of_load
+from redline.capture.captured import Captured
+from redline.capture.worker.recording.condition import is_of_load
 from redline.report.language import _, marked, ngettext
 from redline.report.run.run_messages import LOST, translated_note
 from redline.report.text_parts import rank_list
@@ -66,8 +66,8 @@ def remarks(captured: Captured) -> Iterator[str]:
 
 def _slowed(captured: Captured) -> str:
     text = _(
-        "captured steps took {times:.2f} x as long as the other {others:,} ({captured} against {usual}): "
-        "recording adds host time"
+        "captured steps took {times:.2f} x as long as the other {others:,} ({captured} against {usual}), by recording "
+        "or other load; all shares are of captured steps"
     )
     if is_of_load(captured.condition):
         text = _(

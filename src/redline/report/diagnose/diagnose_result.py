@@ -5,21 +5,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline
 from redline.artifacts import write_atomic
+from redline.capture.captured import Captured
 from redline.errors import UsageError
 from redline.findings.finding import Findings
 from redline.findings.replayed import ReplayedJob
-from redline.launch.captured import Captured
-from redline.ranks.read_failures import Failure
+from redline.job.read_failures import Failure
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.first_screen import Outline
+from redline.report.text_parts import about_some_ranks
 from redline.serving.diagnose_serving import ServingDiagnosis
 from redline.storage import path_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from redline.analysis.rank.step_view import StepView
+    from redline.ledger.rank.step_view import StepView
     from redline.report.redaction.redactor import Redactor, Removed
 
 _SAVED = {".html": "html", ".json": "json", ".md": "md", ".txt": "text"}
@@ -39,6 +40,11 @@ class DiagnoseResult:
     replayed: ReplayedJob | None = None  # what-ifs and forecasts; None where none were asked for
     saved: tuple[str, ...] = ()  # traces of the what-if, where they were asked for
     captured: Captured | None = None  # what the record of `redline run` says of these steps; None where there is none
+
+    @property
+    def about(self) -> str:
+        """Which ranks it is about, where files could not be read; "" where all could."""
+        return about_some_ranks(len(self.diagnosis.ranks), self.diagnosis.world_size, self.failures)
 
     def redacted(self, redactor: "Redactor | None" = None) -> "DiagnoseResult":
         """Without hosts, users, folders, names of traces and secrets; `removed` says what was taken out."""

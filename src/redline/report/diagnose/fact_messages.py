@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from redline.analysis.job.first_screen import Remark, StepTimes, Unseen, Utilisation
 from redline.hardware import catalogue
 from redline.hardware.machine import FigureSource
+from redline.ledger.job.first_screen import Remark, StepTimes, Unseen, Utilisation
 from redline.report import counted_nouns
 from redline.report.diagnose.unseen_messages import why_no_peak
 from redline.report.figure_names import unused
@@ -73,7 +73,9 @@ def sibling_of(machine: str) -> str:
     return record.sibling if record else ""
 
 
-def device_name(name: str, *, on_cpu: bool) -> str:
+def device_name(name: str, *, on_cpu: bool, unknown: bool = False) -> str:
+    if unknown:
+        return _("a device that Redline does not know (its work was not used)")
     if on_cpu:
         return _("CPU (no device work in the trace)")
     return clipped(name, 60) or _("a device not named in the trace")

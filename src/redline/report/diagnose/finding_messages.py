@@ -3,20 +3,27 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from redline.analysis.accounts import COMMUNICATION, Account
-from redline.analysis.job.first_screen import Outline, Unseen
 from redline.findings.evidence import Evidence
 from redline.findings.finding import OF_KERNELS, Finding, Limit, Verdict
 from redline.findings.pages import page_of
 from redline.findings.verdict import MOSTLY_RATED, MUCH_LOST, NEAR_ROOF, WORTHWHILE, has_steps
-from redline.report.language import _, listed, sentences, spoken
+from redline.ledger.accounts import COMMUNICATION, Account
+from redline.ledger.job.first_screen import Outline, Unseen
+from redline.report.diagnose import loss_messages
+from redline.report.language import _, listed, marked, sentences, spoken
 from redline.report.text_parts import clipped, percent
 from redline.units import format_bytes, format_ns, format_rate
 
 NAME_LIMIT = 80  # letters of a name from a trace, inside a sentence
 _MUCH = 0.2  # of the step: a second finding of this bound is in the verdict as well
 _SAME = 0.005  # of the step: less apart is shown as one number
+_MOST_OF_IT = 0.8  # of the idle time: a finding that explains so much says enough of it
 _NOTHING = 0.0005  # of the step: less is shown as 0.0 %
+_MANY_TIMES = 10  # as fast: nobody measures a share of the step well enough to say more
+_OWN_WORDS = {
+    "RL-H25": marked("Up to {share} of the {whole} is Python between steps."),
+    "RL-H25 at": marked("Up to {share} of the {whole} is Python between steps, most of it in {place}."),
+}
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 _FIRST_SENTENCE = re.compile(r".+?(?:。|\.(?=\s|$)|[:：]$)")
 
@@ -48,32 +55,31 @@ def _shown(name: str, value: float | str) -> float | str:
 
 
 def bound_text(finding: Finding) -> str:
-    """What the fix can gain at most: beside the other findings, and alone where that is more."""
+    """What the fix can gain at most as the only one: the share that findings are ordered by where none is replayed."""
     if not finding.alone_ns:
         return ""
     if finding.alone_share - finding.share < _SAME:
-        return _gain_text(finding, finding.share)
+        return _gain_text(finding)
     if finding.share < _NOTHING:
-        return _("nothing beyond the other findings; on its own {alone}").format(alone=alone_text(finding))
-    text = _("at most {share} of the step beyond the other findings; on its own {alone}")
-    if finding.of_window:
-        text = _("at most {share} of the window beyond the other findings; on its own {alone}")
-    return text.format(share=percent(finding.share), alone=alone_text(finding))
+        return _("{gain}, all of it in other findings too").format(gain=_gain_text(finding))
+    return _("{gain}, part of it in other findings too").format(gain=_gain_text(finding))
 
 
-def alone_text(finding: Finding) -> str:
-    """What it can gain as the only fix."""
-    return _gain_text(finding, finding.alone_share)
-
-
-def _gain_text(finding: Finding, share: float) -> str:
+def _gain_text(finding: Finding) -> str:
     """How many times as fast is said of steps of usual length."""
-    known = {"share": percent(share), "times": times(finding.speedup)}
+    known = {"share": percent(finding.alone_share), "times": speedup_text(finding)}
     if finding.of_window:
         return _("at most {share} of the window, {times} as fast").format(**known)
     if abs(finding.alone_share - finding.steady_share) < _SAME:
         return _("at most {share} of the step, {times} as fast").format(**known)
+    if _is_in_long_steps(finding):
+        text = _("at most {share} of the average step, mostly in its longest steps: a typical one gets {times} as fast")
+        return text.format(**known)
     return _("at most {share} of the average step; a typical step {times} as fast").format(**known)
+
+
+def _is_in_long_steps(finding: Finding) -> bool:
+    return finding.steady_share < finding.alone_share / 2
 
 
 def times(speedup: float) -> str:
@@ -82,6 +88,20 @@ def times(speedup: float) -> str:
         return _("more than 100 x")
     text = _("{times:.1f} x") if speedup >= 10 else _("{times:.2f} x")
     return text.format(times=speedup)
+
+
+def speedup_text(finding: Finding) -> str:
+    """At most so many times as fast; no share of a step is measured well enough to tell 20 times from 50."""
+    if finding.speedup >= _MANY_TIMES:
+        return _("more than {times} x").format(times=_MANY_TIMES)
+    return times(finding.speedup)
+
+
+def as_fast_text(finding: Finding) -> str:
+    text = _("at most {times} as fast")
+    if finding.speedup >= _MANY_TIMES:
+        text = _("possibly {times} as fast")
+    return text.format(times=speedup_text(finding))
 
 
 def findings_title(*, replayed: bool) -> str:
@@ -95,9 +115,28 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
     """The job in half a minute: what limits it, the main cause, and the most that the first fix can gain."""
     if not outline.steps.longest_ns:
         return _("Nothing in the traces takes any time, so there is nothing to diagnose.")
+    if not outline.steps.device_window_ns and (unknown := _unknown_device_text(outline)):
+        return unknown
     main = main_finding(verdict, findings)
     said = without_a_fix(verdict, findings, outline) if main is None else _limited(verdict, main, outline)
-    return sentences([phase_text(verdict.phases), first_queue_text(verdict, outline), *said])
+    return sentences(
+        [_several_jobs_text(outline), phase_text(verdict.phases), first_queue_text(verdict, outline), *said]
+    )
+
+
+def _unknown_device_text(outline: Outline) -> str:
+    """Where a device worked and nothing of that could be used, so that nothing limits the job as far as is known."""
+    if any(remark.what in (Unseen.NO_DEVICE_WORK, Unseen.UNKNOWN_DEVICE) for remark in outline.unseen):
+        return _("What the device did is not known: none of its work could be used. All that follows is of the host.")
+    return ""
+
+
+def _several_jobs_text(outline: Outline) -> str:
+    for remark in outline.unseen:
+        if remark.what == Unseen.SEVERAL_JOBS:
+            text = _("These are traces of {count:,} jobs or more, recorded hours apart: diagnose each alone.")
+            return text.format(count=remark.count)
+    return ""
 
 
 def main_finding(verdict: Verdict, findings: Sequence[Finding]) -> Finding | None:
@@ -133,42 +172,46 @@ def kernels_name(outline: Outline) -> str:
 
 def _limited(verdict: Verdict, first: Finding, outline: Outline) -> list[str]:
     doubts = [sentence(evidence) for evidence in first.doubts]
-    return [limit_or_part_text(verdict, first, outline), cause_text(first.code), _gain_of(first), *doubts]
+    return [limit_of(verdict, first, outline), cause_text(first.code), _gain_of(first), *doubts]
 
 
 def _gain_of(first: Finding) -> str:
-    gain = _("Fixing it makes a typical step at most {times} as fast ({code}).")
+    gain = _("Fixing it makes a typical step {times} ({code}).")
+    if _is_in_long_steps(first):
+        gain = _("It is mostly in the longest steps: fixing it makes a typical one {times} ({code}).")
     if first.of_window:
-        gain = _("Fixing it makes the window at most {times} as fast ({code}).")
-    return sentences([gain.format(times=times(first.speedup), code=first.code), forecast_of(first)])
+        gain = _("Fixing it makes the window {times} ({code}).")
+    return sentences([gain.format(times=as_fast_text(first), code=first.code), forecast_of(first)])
 
 
 def forecast_of(first: Finding) -> str:
     """What a replay says that its fix gains, beside the bound; "" where there is none."""
     if first.forecast_ns is None:
         return ""
+    if abs(first.alone_share - first.expected_share) < _SAME:
+        return _("A replay forecasts the same.")
     text = _("A replay forecasts {share} off the average step.")
     if first.of_window:
         text = _("A replay forecasts {share} off the window.")
     return text.format(share=percent(first.expected_share))
 
 
-def limit_or_part_text(verdict: Verdict, first: Finding, outline: Outline) -> str:
-    """What limits the job; where the finding is elsewhere, only what takes the largest part."""
-    if verdict.starved_share or verdict.limit in groups_of(first):
+def limit_of(verdict: Verdict, first: Finding, outline: Outline) -> str:
+    """What limits the job; what the first finding says is lost, where that is no time of kernels or of communication,
+    with the place in the program."""
+    if verdict.starved_share or (verdict.limit in groups_of(first) and verdict.limit != Limit.OVERHEAD):
         return limit_text(verdict, outline)
-    other = _(
-        "The largest part of the {whole} is {limit} ({share}), but the largest loss with a known cause is elsewhere."
-    )
-    name, share = largest_part(verdict, outline)
-    return other.format(whole=whole_name(outline), limit=name, share=percent(share))
-
-
-def largest_part(verdict: Verdict, outline: Outline) -> tuple[str, float]:
-    """Its name and share: all kernels are one part."""
-    if verdict.limit in OF_KERNELS:
-        return kernels_name(outline), verdict.kernel_share
-    return limit_name(verdict.limit), verdict.limit_share
+    place = loss_messages.site(first.place) if first.place else ""
+    own = _OWN_WORDS.get(f"{first.code} at" if place else first.code)
+    lost = _(own) if own is not None else _("Up to {share} of the {whole} is lost.")
+    if own is None and place:
+        lost = _("Up to {share} of the {whole} is lost, most of it in {place}.")
+    lost = lost.format(share=percent(first.alone_share), whole=whole_name(outline), place=place)
+    if verdict.limit not in groups_of(first):
+        return lost
+    if first.alone_share < _MOST_OF_IT * verdict.judged_idle_share:
+        return sentences([_idle_text(verdict, outline), lost])
+    return _("{limit}: {lost}").format(limit=_overhead_name(outline, verdict), lost=lost[:1].lower() + lost[1:])
 
 
 def second_cause(verdict: Verdict, findings: Sequence[Finding]) -> str:
@@ -180,7 +223,7 @@ def second_cause(verdict: Verdict, findings: Sequence[Finding]) -> str:
     text = _("Also: {cause} Fixing that saves at most {share} of the step ({code}).")
     if second.of_window:
         text = _("Also: {cause} Fixing that saves at most {share} of the window ({code}).")
-    return text.format(cause=cause_text(second.code), share=percent(second.share), code=second.code)
+    return text.format(cause=cause_text(second.code), share=percent(second.alone_share), code=second.code)
 
 
 def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
@@ -198,7 +241,7 @@ def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
             "Healthy: compute takes {kernels} of the step and reaches {roof} of its roof ({rated} of it rated), and no "
             "fix saves more than {worth}."
         )
-        known["worth"] = percent(max(finding.share for finding in findings))
+        known["worth"] = percent(max(finding.expected_share for finding in findings))
     said = [text.format(**known)]
     if verdict.math_share is not None:
         text = _("The redline (arithmetic at the machine's peak) is {math} of the step.")
@@ -208,9 +251,9 @@ def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
 
 def _not_proven(verdict: Verdict, findings: Sequence[Finding], outline: Outline) -> list[str]:
     """What is known and what is not, of a job without a finding of weight that is not proven to be well."""
-    unsure = max((finding for finding in findings if finding.is_void), key=lambda found: found.share, default=None)
+    unsure = next((finding for finding in findings if finding.is_void), None)
     said = [_outside_kernels(verdict, findings, outline)]
-    if unsure is not None and unsure.share >= WORTHWHILE:
+    if unsure is not None and unsure.expected_share >= WORTHWHILE:
         text = _("{cause} These traces alone are no reason to act on it ({code}).")
         said += [text.format(cause=cause_text(unsure.code), code=unsure.code), *map(sentence, unsure.doubts)]
     said.append(_of_kernels(verdict, outline))
@@ -224,7 +267,7 @@ def _outside_kernels(verdict: Verdict, findings: Sequence[Finding], outline: Out
         "lost": percent(verdict.lost_share),
         "whole": whole_name(outline),
         "kernels": kernels_name(outline),
-        "worth": percent(findings[0].share) if findings else "",
+        "worth": percent(findings[0].expected_share) if findings else "",
         "parts": listed(_lost_parts(verdict)),
     }
     if verdict.lost_share < MUCH_LOST:
@@ -301,8 +344,6 @@ def limit_text(verdict: Verdict, outline: Outline) -> str:
     if verdict.starved_share:  # the time of operators is then no sign of compute
         starved = _("Starved: for {share} of the step the job has no core to run on.")
         return starved.format(share=percent(verdict.starved_share))
-    if verdict.limit == Limit.OVERHEAD:
-        return _overhead_text(verdict, outline)
     text = {
         Limit.COMPUTE: _("Compute-bound: {kernels} take {all} of the {whole}, arithmetic at the peak {share}."),
         Limit.MEMORY: _("Memory-bound: {kernels} take {all} of the {whole}, traffic at full bandwidth {share}."),
@@ -319,25 +360,26 @@ def limit_text(verdict: Verdict, outline: Outline) -> str:
     )
 
 
-def _overhead_text(verdict: Verdict, outline: Outline) -> str:
-    """Named after the account that holds most of the overhead, where one does."""
+def _overhead_name(outline: Outline, verdict: Verdict) -> str:
+    """After the account that holds most of the overhead, where one does."""
     on_cpu = any(remark.what == Unseen.NO_DEVICE for remark in outline.unseen)
-    texts = {
-        Account.HOST: _("Launch-bound: the GPU is idle {share} of the {whole}."),
-        Account.INPUT: _("Input-bound: the GPU is idle {share} of the {whole}."),
-        Account.SYNC: _("Sync-bound: the GPU is idle {share} of the {whole}."),
+    names = {
+        Account.HOST: _("Host-bound") if on_cpu else _("Launch-bound"),
+        Account.INPUT: _("Input-bound"),
+        Account.SYNC: _("Sync-bound"),
     }
-    if on_cpu:
-        texts = {
-            Account.HOST: _("Host-bound: no operator runs {share} of the {whole}."),
-            Account.INPUT: _("Input-bound: no operator runs {share} of the {whole}."),
-        }
     shares = {bar.account: bar.share for bar in outline.waterfall}
-    for account, text in texts.items():
-        if shares.get(account, 0) > verdict.limit_share / 2:
-            return text.format(share=percent(verdict.judged_idle_share), whole=whole_name(outline))
-    text = _("Overhead-bound: {share} of the {whole} is idle or copying.")
-    return text.format(share=percent(verdict.limit_share), whole=whole_name(outline))
+    half = verdict.limit_share / 2
+    return next((name for account, name in names.items() if shares.get(account, 0) > half), _("Overhead-bound"))
+
+
+def _idle_text(verdict: Verdict, outline: Outline) -> str:
+    """Where no finding explains most of it."""
+    text = _("{limit}: the GPU is idle {share} of the {whole}.")
+    if any(remark.what == Unseen.NO_DEVICE for remark in outline.unseen):
+        text = _("{limit}: no operator runs {share} of the {whole}.")
+    name, share = _overhead_name(outline, verdict), percent(verdict.judged_idle_share)
+    return text.format(limit=name, share=share, whole=whole_name(outline))
 
 
 def phase_text(phases: Mapping[str, int]) -> str:

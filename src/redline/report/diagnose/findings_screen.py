@@ -23,6 +23,7 @@ class Card:
     bound: str  # "" for a remark, which claims no time
     forecast: str  # what the replay says; "" where there was none
     evidence: tuple[str, ...]
+    located: tuple[str, ...]  # of the evidence: what names function and line
     doubts: tuple[str, ...]  # of the evidence: what weakens or voids the claim, and is never left out
     fix: str  # here, or the first sentence of the page's
     fix_here: str  # filled with what was seen; "" where that is not enough
@@ -30,8 +31,8 @@ class Card:
 
     @property
     def gain(self) -> str:
-        """The bound, and the forecast where there is one."""
-        return clauses(part for part in (self.bound, self.forecast) if part)
+        """What findings are ordered by comes first: the forecast where there is one, then the bound."""
+        return clauses(part for part in (self.forecast, self.bound) if part)
 
     @property
     def head(self) -> str:
@@ -52,6 +53,7 @@ def card_of(finding: Finding) -> Card:
         bound=bound_text(finding),
         forecast=forecast_text(finding),
         evidence=tuple(map(sentence, finding.evidence)),
+        located=tuple(sentence(evidence) for evidence in finding.evidence if evidence.place),
         doubts=tuple(map(sentence, finding.doubts)),
         fix=fix_here or fix_text(page.smallest_fix),
         fix_here=fix_here,

@@ -4,9 +4,9 @@ from redline.findings.evidence import Grade
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
 from redline.numerics import Numerics
-from redline.report.diagnose.finding_messages import times
+from redline.report.diagnose.finding_messages import speedup_text
+from redline.report.document import ReportTable
 from redline.report.language import _, spoken
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import percent
 from redline.units import format_count, format_ns
 
@@ -47,7 +47,7 @@ def _row(finding: Finding, *, replayed: bool) -> tuple[str, ...]:
         format_ns(round(finding.bound_ns)) if claims else "-",
         percent(finding.share) if claims else "-",
         percent(finding.alone_share) if claims else "-",
-        times(finding.speedup) if claims else "-",
+        speedup_text(finding) if claims else "-",
         *((_forecast(finding),) if replayed else ()),
         numerics_text(finding.numerics),
         grade_text(finding.grade),

@@ -4,23 +4,23 @@ from dataclasses import asdict
 from math import isnan
 from typing import Any
 
-from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.job.collective_table import CollectiveRow
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import WaterfallBar
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.host_activity import HostActivity
-from redline.analysis.rank.kernel_table import KernelRow
-from redline.analysis.rank.ledger import Amounts
 from redline.artifacts import Envelope
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding
 from redline.findings.pages import page_of
 from redline.findings.replayed import ReplayedJob, ReplayedScenario
+from redline.ledger.accounts import ACCOUNTS
+from redline.ledger.job.collective_table import CollectiveRow
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.first_screen import WaterfallBar
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.host_activity import HostActivity
+from redline.ledger.rank.kernel_table import KernelRow
+from redline.ledger.rank.ledger import Amounts
+from redline.report.data import json_text
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.screen import memory_of
-from redline.report.json_text import json_text
 from redline.report.language import sentences, speaking
 from redline.report.serving.json import record_of
 
@@ -60,6 +60,7 @@ def _record(result: DiagnoseResult) -> dict[str, Any]:
         "world_size": diagnosis.world_size,
         "missing_ranks": list(diagnosis.missing),
         "double_ranks": list(diagnosis.doubles),
+        "jobs": diagnosis.jobs,
         "clocks": {
             "aligned_on_collectives": clocks.operations,
             "worst_residual_ns": clocks.worst_ns,
@@ -136,6 +137,7 @@ def _verdict(result: DiagnoseResult) -> dict[str, Any]:
         "limit": code(verdict.limit),
         "text": sentences(
             [
+                result.about,
                 verdict_sentence(verdict, findings.findings, result.outline),
                 second_cause(verdict, findings.findings),
                 "" if memory is None else memory.growth,

@@ -3,15 +3,15 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from redline.analysis.accounts import Account
-from redline.analysis.job.collective_table import CollectiveRow
-from redline.analysis.job.evidence import IdleSite, KernelShare
-from redline.analysis.job.first_screen import Remark, Unseen
-from redline.analysis.job.lateness import BEFORE, Lateness, LateRank
-from redline.analysis.rank.digest import SHORT_KERNEL_NS
-from redline.analysis.rank.exchanges import POINT_TO_POINT
-from redline.analysis.rank.host_activity import HostActivity
-from redline.analysis.rank.kernel_table import KernelRow
+from redline.ledger.accounts import Account
+from redline.ledger.job.collective_table import CollectiveRow
+from redline.ledger.job.evidence import IdleSite, KernelShare
+from redline.ledger.job.first_screen import Remark, Unseen
+from redline.ledger.job.lateness import BEFORE, Lateness, LateRank
+from redline.ledger.rank.digest import SHORT_KERNEL_NS
+from redline.ledger.rank.exchanges import POINT_TO_POINT
+from redline.ledger.rank.host_activity import HostActivity
+from redline.ledger.rank.kernel_table import KernelRow
 from redline.report import counted_nouns
 from redline.report.language import _, clauses, listed, marked, ngettext, sentences
 from redline.report.text_parts import clipped, percent

@@ -1,6 +1,5 @@
 """The result of `diagnose` as Markdown, as GitHub and GitLab show it: the first screen and the tables asked for."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from redline.report.diagnose.diagnose_result import DiagnoseResult
@@ -9,8 +8,9 @@ from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.replay_tables import replay_tables
 from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
 from redline.report.diagnose.tables import tables_of
+from redline.report.document import ReportTable
 from redline.report.language import _, listed, sentences
-from redline.report.report_table import ReportTable
+from redline.report.markdown import escaped, markdown_table, table_rows
 from redline.report.serving.serving_tables import cause_lines, engine_line, latency_table, metrics_line
 from redline.report.terminal import as_text
 from redline.serving.diagnose_serving import ServingDiagnosis
@@ -18,7 +18,6 @@ from redline.serving.diagnose_serving import ServingDiagnosis
 MOST_LETTERS = 65_536  # of a comment on GitHub
 MOST_FINDINGS = 5
 _BAR_WIDTH = 40
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@&])")
 
 
 def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool = False) -> str:
@@ -31,7 +30,7 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
     ]
     before += [] if result.serving is None else list(request_blocks(result.serving))
     after = [
-        list(_table(("", ""), ((label, escaped(text)) for label, text in screen.facts), numbers=())),
+        list(table_rows(("", ""), ((label, escaped(text)) for label, text in screen.facts), numbers=())),
         *_waterfall(screen),
         *(_losses(screen) if verbose or not screen.explained else ()),
         *_listed(_("Done well"), map(escaped, screen.praise), "-"),
@@ -124,7 +123,7 @@ def _memory(screen: Screen) -> Iterator[list[str]]:
         return
     yield [f"### {escaped(peak.title[:1].upper() + peak.title[1:])}"]
     rows = ((escaped(line.name), line.size, line.share) for line in peak.accounts)
-    yield list(_table((_("account"), _("size"), _("share")), rows, numbers=(1, 2)))
+    yield list(table_rows((_("account"), _("size"), _("share")), rows, numbers=(1, 2)))
     more, command = _("more"), peak.command.replace("`", "")
     yield [
         *(f"- {label}: {escaped(text)}" for label, text in peak.facts),
@@ -136,18 +135,13 @@ def _memory(screen: Screen) -> Iterator[list[str]]:
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def escaped(text: str) -> str:
-    """Text that Markdown shows as it is; names come from strangers' traces."""
-    return _SPECIAL.sub(r"\\\1", text)
-
-
 def _waterfall(screen: Screen) -> Iterator[list[str]]:
     if not screen.waterfall:
         return
     yield ["### " + screen.waterfall_title[:1].upper() + screen.waterfall_title[1:]]
     rows = [(line.account, f"{line.time} {screen.unit}", line.share, f"`{_bar(line)}`") for line in screen.waterfall]
     rows.append(("**" + _("= step") + "**", f"**{screen.step} {screen.unit}**", "", ""))
-    yield list(_table((_("account"), _("time"), _("share"), ""), rows, numbers=(1, 2)))
+    yield list(table_rows((_("account"), _("time"), _("share"), ""), rows, numbers=(1, 2)))
     if screen.rest:
         yield [_("{rest}.").format(rest=f"{screen.rest[:1].upper()}{screen.rest[1:]}")]
 
@@ -171,21 +165,3 @@ def _shown(shown: ReportTable) -> Iterator[list[str]]:
     if shown.rows:
         yield markdown_table(shown)
     yield [f"- {escaped(note)}" for note in (shown.notes if shown.rows else [shown.empty])]
-
-
-def markdown_table(shown: ReportTable) -> list[str]:
-    """Its lines, with columns of amounts aligned to the right."""
-    cells = [tuple(map(escaped, row)) for row in shown.rows]
-    numbers = [
-        place
-        for place in range(len(shown.head))
-        if all(row[place].lstrip("+-")[:1].isdigit() or row[place] == "-" for row in shown.rows)
-    ]
-    return list(_table(shown.head, cells, numbers))
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield "|" + "|".join("---:" if place in numbers else "---" for place in range(len(head))) + "|"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"

@@ -3,10 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
-from redline.analysis.job.job_memory import JobMemory
-from redline.analysis.memory.device_memory import DeviceMemory
 from redline.findings.pages import page_of
-from redline.report.memory.json import code
+from redline.ledger.job.job_memory import JobMemory
+from redline.ledger.memory.device_memory import DeviceMemory
+from redline.report.memory.memory_result import code
 
 
 def memory_record(memory: JobMemory) -> dict[str, Any]:

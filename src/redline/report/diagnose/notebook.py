@@ -6,14 +6,14 @@ Colours are of middle brightness and letters keep the notebook's own colour, so 
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from redline.analysis.accounts import COMMUNICATION, COMPUTE, IDLE, Account
+from redline.ledger.accounts import COMMUNICATION, COMPUTE, IDLE, Account
 from redline.report.diagnose import account_messages
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import findings_title
 from redline.report.diagnose.findings_screen import Card
 from redline.report.diagnose.screen import Screen, WaterfallLine
+from redline.report.document import ReportTable
 from redline.report.language import _
-from redline.report.report_table import ReportTable
 from redline.report.terminal import visible
 from redline.report.text_parts import clipped, percent, plural
 from redline.units import format_ns

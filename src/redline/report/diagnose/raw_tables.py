@@ -7,17 +7,17 @@ from math import isnan
 from operator import attrgetter
 from typing import Any, Literal
 
-from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.job.collective_table import CollectiveRow
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import WaterfallBar
-from redline.analysis.job.lateness import LateRank
-from redline.analysis.job.phase_table import PhaseRow
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.host_activity import HostActivity
-from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Finding
 from redline.findings.pages import page_of
+from redline.ledger.accounts import ACCOUNTS
+from redline.ledger.job.collective_table import CollectiveRow
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.first_screen import WaterfallBar
+from redline.ledger.job.lateness import LateRank
+from redline.ledger.job.phase_table import PhaseRow
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.host_activity import HostActivity
+from redline.ledger.rank.kernel_table import KernelRow
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import sentence
 from redline.report.language import speaking

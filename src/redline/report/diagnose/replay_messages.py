@@ -1,9 +1,9 @@
 """What is said of a replay: forecasts, why there is none, and what the steps are limited by."""
 
-from redline.analysis.accounts import Account
 from redline.findings.finding import Finding, GainForecast
 from redline.findings.match import COMPUTE
 from redline.findings.replayed import BesidePath, ReplayedJob, ReplayedScenario
+from redline.ledger.accounts import Account
 from redline.report.diagnose import account_messages
 from redline.report.language import _, marked, translate_rendered
 from redline.report.text_parts import clipped, percent

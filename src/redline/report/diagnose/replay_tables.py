@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.host_phases import Phase
 from redline.findings.replayed import CriticalPathParts, PathPart, ReplayedJob, ReplayedScenario
+from redline.ledger.rank.host_phases import Phase
 from redline.report.diagnose import table_messages
 from redline.report.diagnose.replay_messages import account_text, beside_text, explained_text, limit_text, reason_text
+from redline.report.document import ReportTable
 from redline.report.language import _, listed
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped, percent
 from redline.units import format_ns
 
@@ -45,6 +45,9 @@ def _rows(scenario: ReplayedScenario, replayed: ReplayedJob) -> Iterator[tuple[s
     if scenario is replayed.after_first:
         name = _("the first fixes together: {codes}").format(codes=listed(replayed.first_fixes))
     before = format_ns(round(scenario.step_ns))
+    if scenario.declined and scenario.declined == replayed.declined:  # said once, below
+        yield name, before, "-", "-", "-"
+        return
     if scenario.declined:
         yield name, before, "-", "-", _("no forecast: {reason}").format(reason=reason_text(scenario.declined))
         return

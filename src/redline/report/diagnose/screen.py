@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from redline.analysis.accounts import COMPUTE, Account
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.evidence import kernel_shares, largest_transfer, largest_wait, places_of
-from redline.analysis.job.first_screen import Outline, WaterfallBar
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.host_activity import HOST_ACCOUNTS
-from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
-from redline.ranks.read_failures import Failure
+from redline.findings.verdict import WORTHWHILE
+from redline.job.read_failures import Failure
+from redline.ledger.accounts import COMPUTE, Account
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.evidence import IdleSite, kernel_shares, largest_transfer, largest_wait, places_of
+from redline.ledger.job.first_screen import Outline, WaterfallBar
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.host_activity import HOST_ACCOUNTS
+from redline.ledger.rank.kernel_table import KernelRow
 from redline.report.diagnose import account_messages, capture_messages, fact_messages, loss_messages, unseen_messages
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
@@ -65,6 +66,7 @@ class Screen:
     cards: tuple[Card, ...]
     replayed: bool  # findings are in the order of their forecasts
     explained: bool  # a finding is worth acting on, so that the largest accounts need no words of their own
+    host: str  # where the host was for long while the device waited, where no finding names it; "" for nowhere
     losses: tuple[tuple[str, str], ...]  # account with its amount, and what stands behind it
     praise: tuple[str, ...]
     remarks: tuple[Card, ...]
@@ -87,6 +89,7 @@ def screen_of(result: DiagnoseResult) -> Screen:
         headline=_headline(diagnosis),
         verdict=sentences(
             [
+                result.about,
                 "" if result.serving is None else verdict_text(result.serving),
                 verdict_sentence(findings.verdict, findings.findings, outline),
             ]
@@ -109,6 +112,7 @@ def screen_of(result: DiagnoseResult) -> Screen:
         cards=cards_of(findings.findings),
         replayed=result.replayed is not None and not result.replayed.declined,
         explained=bool(findings.findings) and findings.verdict.worthwhile,
+        host=_heaviest_on_host(diagnosis, outline, findings, (scale, digits, unit)),
         losses=tuple((_amount(bar, scale, digits, unit), text) for bar, text in _losses(diagnosis, outline)),
         praise=tuple(map(sentence, findings.praise)),
         remarks=cards_of(findings.remarks),
@@ -191,7 +195,8 @@ def _says_who_is_late(findings: Findings, outline: Outline) -> bool:
 
 
 def _device(rank: Digest) -> str:
-    return fact_messages.device_name(rank.facts.device_name, on_cpu=rank.facts.device == "cpu")
+    on_cpu = rank.facts.device == "cpu"
+    return fact_messages.device_name(rank.facts.device_name, on_cpu=on_cpu, unknown=rank.has_unknown_device)
 
 
 def _coverage(diagnosis: Diagnosis) -> str:
@@ -207,6 +212,27 @@ def _coverage(diagnosis: Diagnosis) -> str:
 
 def _on_cpu(diagnosis: Diagnosis) -> bool:
     return all(rank.facts.device == "cpu" for rank in diagnosis.ranks)
+
+
+def _heaviest_on_host(diagnosis: Diagnosis, outline: Outline, findings: Findings, unit: tuple[float, int, str]) -> str:
+    """A smaller cause that has a rule must not hide the function that takes most of the step."""
+    bar = next((bar for bar in outline.waterfall if bar.account == Account.HOST and bar.share >= WORTHWHILE), None)
+    named = {_function(finding.place) for finding in findings.findings}
+    sites = [place.name for place in _largest_on_host(diagnosis) if place.by == "site"]
+    if bar is None or not any(_function(site) not in named for site in sites):
+        return ""
+    scale, digits, name = unit
+    places = loss_messages.where_the_host_was(_largest_on_host(diagnosis))
+    return _("{amount}: {text}").format(amount=_amount(bar, scale, digits, name), text=places)
+
+
+def _function(place: str) -> str:
+    """A place without its line."""
+    return place.rpartition(":")[0] or place
+
+
+def _largest_on_host(diagnosis: Diagnosis) -> Sequence[IdleSite]:
+    return [place for place in places_of(diagnosis, Account.HOST)[:3] if place.share >= WORTHWHILE]
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------

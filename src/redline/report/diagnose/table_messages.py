@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from redline.analysis.rank.host_phases import Phase
+from redline.ledger.rank.host_phases import Phase
 from redline.report.language import _, marked, ngettext
 
 NO_ROWS: Mapping[str, str] = {

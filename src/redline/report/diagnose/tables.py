@@ -5,21 +5,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from redline.analysis.accounts import ACCOUNTS, COMPUTE, Account, place
-from redline.analysis.job.collective_table import CollectiveRow
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.evidence import StepRow, step_rows
-from redline.analysis.job.lateness import LateRank
-from redline.analysis.job.phase_table import PhaseRow
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.host_activity import HOST_ACCOUNTS, HostActivity
-from redline.analysis.rank.kernel_table import KernelRow
 from redline.findings.finding import Findings
+from redline.ledger.accounts import ACCOUNTS, COMPUTE, Account, place
+from redline.ledger.job.collective_table import CollectiveRow
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.evidence import StepRow, step_rows
+from redline.ledger.job.lateness import LateRank
+from redline.ledger.job.phase_table import PhaseRow
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.host_activity import HOST_ACCOUNTS, HostActivity
+from redline.ledger.rank.kernel_table import KernelRow
 from redline.report.diagnose import account_messages, loss_messages
 from redline.report.diagnose import table_messages as say
 from redline.report.diagnose.findings_table import findings_table
+from redline.report.document import ReportTable
 from redline.report.language import _, marked
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped, percent, share
 from redline.units import format_bytes, format_count, format_ns
 

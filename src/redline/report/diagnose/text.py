@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from redline.analysis.accounts import COMMUNICATION, IDLE, Account
-from redline.report.bars import BAR_WIDTH, bar
+from redline.ledger.accounts import COMMUNICATION, IDLE, Account
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import findings_title
 from redline.report.diagnose.findings_screen import Card
@@ -12,11 +11,10 @@ from redline.report.diagnose.replay_tables import replay_tables
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.display import PLAIN_COLUMNS, Style, columns, most_lines, styled
-from redline.report.language import _, sentences
-from redline.report.report_table import ReportTable
+from redline.report.document import ReportTable
+from redline.report.language import _, marked, sentences
 from redline.report.serving import text as serving_text
-from redline.report.terminal import as_text, fitted, headline, labelled, left, width_of, wrapped
-from redline.report.text_table import table
+from redline.report.terminal import BAR_WIDTH, as_text, bar, fitted, headline, labelled, left, table, width_of, wrapped
 
 if TYPE_CHECKING:
     from redline.report.diagnose.memory_screen import MemoryLine, MemoryPeak
@@ -25,24 +23,22 @@ MOST_LINES = 40  # of the screen
 MOST_FINDINGS = 3  # that are shown without -v
 MOST_MEMORY_LINES = 15  # below the screen
 _LABEL_WIDTH = 10
+_SPARE = (marked("window"), marked("coverage"), marked("device"))  # facts, what says least first
 
 
 def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool = False, unicode: bool = True) -> str:
     """`tables` are names of tables. Without `unicode` the bars are of plain letters."""
     screen = screen_of(result)
-    before = [
-        [
-            *headline(screen.headline),
-            *_facts(screen, Style.GOOD if result.findings.verdict.healthy else Style.LIMIT),
-        ],
-        list(_waterfall(screen, unicode=unicode)),
-    ]
-    before += [] if result.serving is None else serving_text.blocks(result.serving)
+    said = list(_verdict(screen, Style.GOOD if result.findings.verdict.healthy else Style.LIMIT))
+    between = [list(_waterfall(screen, unicode=unicode))]
+    between += [] if result.serving is None else serving_text.blocks(result.serving)
     after = [list(_unseen(screen))]
-    room = most_lines(MOST_LINES) - sum(len(block) + 1 for block in (*before, *after) if block)
+    room = most_lines(MOST_LINES) - len(said) - sum(len(block) + 1 for block in (*between, *after) if block) - 1
+    facts, findings = _fitting(screen, room, verbose=verbose)
     blocks = [
-        *before,
-        *_findings(screen, room, verbose=verbose),
+        [*said, *facts],
+        *between,
+        *findings,
         *after,
         list(_memory(screen, verbose=verbose)),
         *(list(_table(shown)) for shown in replay_tables(result.replayed, verbose=verbose)),
@@ -51,10 +47,18 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
     return as_text(blocks)
 
 
-def _facts(screen: Screen, verdict: Style) -> Iterator[str]:
+def _verdict(screen: Screen, verdict: Style) -> Iterator[str]:
+    yield from headline(screen.headline)
     said = sentences([styled(screen.verdict, verdict), screen.second, styled(screen.growth, Style.LIMIT)])
-    for label, text in ((_("verdict"), said), *screen.facts):
-        yield from labelled(label, text, _LABEL_WIDTH)
+    yield from labelled(_("verdict"), said, _LABEL_WIDTH)
+
+
+def _facts(screen: Screen, spared: int) -> Iterator[str]:
+    """Without so many of those that say least."""
+    left_out = set(map(_, _SPARE[:spared]))
+    for label, text in screen.facts:
+        if label not in left_out:
+            yield from labelled(label, text, _LABEL_WIDTH)
 
 
 # --- the waterfall ----------------------------------------------------------------------------------------------------
@@ -88,7 +92,7 @@ def _waterfall(screen: Screen, *, unicode: bool) -> Iterator[str]:
 class _Detail(NamedTuple):
     """How much is said of the findings, and beside them."""
 
-    evidence: tuple[int, ...]  # sentences, of each finding that is shown
+    evidence: tuple[int, ...]  # sentences, of each finding that is shown; what names function and line comes besides
     fixes: int  # of so many of the first
     beside: int  # sentences of praise, and as many remarks
 
@@ -113,19 +117,23 @@ _LESS_AND_LESS = (
 )
 
 
-def _findings(screen: Screen, room: int, *, verbose: bool) -> list[list[str]]:
-    """As much as there is room for; everything where that was asked for."""
+def _fitting(screen: Screen, room: int, *, verbose: bool) -> tuple[list[str], list[list[str]]]:
+    """Facts and findings, as much as there is room for, where facts go first; everything where that was asked for."""
     if verbose:
-        return _blocks(screen, _EVERYTHING)
-    for detail in _LESS_AND_LESS:
-        blocks = _blocks(screen, detail)
-        if sum(len(block) + 1 for block in blocks if block) - 1 <= room:
-            return blocks
-    return _blocks(screen, _LESS_AND_LESS[-1])
+        return list(_facts(screen, 0)), _blocks(screen, _EVERYTHING)
+    facts: list[str] = []
+    blocks: list[list[str]] = []
+    less = [(spared, _LESS_AND_LESS[0]) for spared in range(len(_SPARE))]
+    for spared, detail in (*less, *((len(_SPARE), detail) for detail in _LESS_AND_LESS)):
+        facts, blocks = list(_facts(screen, spared)), _blocks(screen, detail)
+        if len(facts) + sum(len(block) + 1 for block in blocks if block) - 1 <= room:
+            break
+    return facts, blocks
 
 
 def _blocks(screen: Screen, detail: _Detail) -> list[list[str]]:
-    losses = [] if screen.explained and detail is not _EVERYTHING else list(_losses(screen))
+    is_all = not screen.explained or detail is _EVERYTHING
+    losses = list(_losses(screen) if is_all else wrapped(screen.host, columns()) if screen.host else ())
     return [list(_cards(screen, detail)), losses, list(_beside(screen, detail.beside))]
 
 
@@ -146,8 +154,10 @@ def _cards(screen: Screen, detail: _Detail) -> Iterator[str]:
 
 
 def _said(card: Card, most: int, verdict: str) -> Iterator[str]:
-    """So many sentences that support the claim; and each that weakens it, which the verdict may have said already."""
-    yield from [sentence for sentence in card.evidence if sentence not in card.doubts][:most]
+    """So many sentences that support the claim, those that name function and line, and each that weakens it, which the
+    verdict may have said already."""
+    supporting = [sentence for sentence in card.evidence if sentence not in card.doubts]
+    yield from (text for number, text in enumerate(supporting) if number < most or text in card.located)
     doubts = sentences(sentence for sentence in card.doubts if sentence not in verdict)
     if doubts:
         yield doubts

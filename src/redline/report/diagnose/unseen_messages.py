@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from redline.analysis.job.first_screen import Remark, Unseen
+from redline.ledger.job.first_screen import Remark, Unseen
 from redline.report.figure_names import unused
 from redline.report.language import _, clauses, marked, ngettext, translate_rendered
 from redline.report.option_names import as_options
@@ -109,6 +109,14 @@ def _no_device_work(remark: Remark) -> str:
     ).format(count=remark.count)
 
 
+def _unknown_device(remark: Remark) -> str:
+    return ngettext(
+        "{count:,} span of a category that Redline does not know may be a device's work; `redline inspect` lists it",
+        "{count:,} spans of categories that Redline does not know may be a device's work; `redline inspect` lists them",
+        remark.count,
+    ).format(count=remark.count)
+
+
 def _one_rank(remark: Remark) -> str:
     text = _("one rank only: waiting for other ranks is counted as transfer ({time} of the whole window)")
     if remark.count > 1:
@@ -204,6 +212,8 @@ _SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
         "no device work in the trace: the CPU is the device, and operators are its kernels"
     ),
     Unseen.NO_DEVICE_WORK: _no_device_work,
+    Unseen.UNKNOWN_DEVICE: _unknown_device,
+    Unseen.SEVERAL_JOBS: lambda remark: _("the traces are of several jobs, so averages over their ranks mean nothing"),
     Unseen.ONE_RANK: _one_rank,
     Unseen.UNMATCHED: _unmatched,
     Unseen.CLOCKS: _clocks,

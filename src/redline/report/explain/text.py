@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from redline.analysis.memory.causes.registry import RULES as MEMORY_RULES
+from redline.capture.lever_kinds import KINDS
 from redline.findings.pages import Page, page_of, request_codes
 from redline.findings.rule_modules import FOLDERS, codes_in
-from redline.launch.lever_kinds import KINDS
+from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
 from redline.report.language import _, marked, spoken
 from redline.report.terminal import as_text, fitted, left
 from redline.trials.lever_pages import lever_page_of

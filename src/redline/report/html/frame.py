@@ -1,9 +1,10 @@
-"""What every page has, whatever it says: style, scripts and their data, the policy that allows no others."""
+"""Pages: documents as one file for a browser, with style, scripts, their data, and a policy that allows no others."""
 
 import base64
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,36 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from redline import __version__
+from redline.report.document import Chart, PageDocument, ReportTable, TemplateDrawing
 from redline.report.html.policy import embedded_json, policy_of, script_of, shown
+from redline.report.html.tables import sorted_table, table_text
 from redline.report.language import _, spoken
 from redline.report.terminal import glued, visible_lines
 
 _FOLDER = Path(__file__).parent
 _CODE = re.compile(r"`([^`\n]+)`")
+
+
+def page_text(page: PageDocument) -> str:
+    blocks = [block for section in page.sections for block in section.blocks]
+    shown_tables = [block for block in blocks if isinstance(block, ReportTable) and block.rows]
+    names = {id(table): table.name or f"table{number}" for number, table in enumerate(shown_tables)}
+    values = frame(
+        page.title,
+        charts={block.name: block.data for block in blocks if isinstance(block, Chart)},
+        tables={names[id(table)]: asdict(sorted_table(table)) for table in shown_tables},
+        words={**table_text(), **page.words},
+        drawers=page.drawers,
+    )
+    return template("page.html.j2").render(**values, page=page, drawn=drawn, kind_of=_kind_of, names=names, id=id)
+
+
+def drawn(drawing: TemplateDrawing) -> Markup:
+    return Markup(template(drawing.template).render(**drawing.values, _=_))  # a template of ours, which escapes
+
+
+def _kind_of(block: object) -> str:
+    return type(block).__name__
 
 
 def frame(

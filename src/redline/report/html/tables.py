@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from redline.report.document import ReportTable
 from redline.report.language import _
-from redline.report.report_table import ReportTable
 
 MOST_ROWS = 400
 _AMOUNT = re.compile(
-    r"[<>]?(?P<number>[-+]?[\d,]*\.?\d+(?:e[+-]?\d+)?)"
+    r"[<>]?(?P<number>[-+]?[\d,]{0,99}\.?\d{1,99}(?:e[+-]?\d\d?)?)"
     r"(?:x| (?P<prefix>[KMGT]i|[numkMGTPE]?)(?P<unit>s|B|B/s|FLOP/s|OP/s|%)| (?P<thousands>[kMT]))?"
     r"(?: ±[\d.]+ %| [\d.]+x\.\.>?[\d.]+x)?"  # an interval
 )

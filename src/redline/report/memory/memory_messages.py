@@ -1,15 +1,15 @@
 """Sentences about memory: what was asked for, what was free, and what would have fitted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from redline.analysis.memory.causes.cause import MemoryCause
-from redline.analysis.memory.device_memory import DeviceMemory
-from redline.analysis.memory.memory_accounts import MemoryAccount
-from redline.analysis.memory.memory_growth import MemoryGrowth
-from redline.analysis.memory.out_of_memory import FitChange, OutOfMemory, PossibleChange
 from redline.findings.pages import page_of
+from redline.job.read_failures import Failure, unread_of
+from redline.ledger.memory.causes.cause import MemoryCause
+from redline.ledger.memory.device_memory import DeviceMemory
+from redline.ledger.memory.memory_accounts import MemoryAccount
+from redline.ledger.memory.memory_growth import MemoryGrowth
+from redline.ledger.memory.out_of_memory import FitChange, OutOfMemory, PossibleChange
 from redline.report.language import _, marked, ngettext, sentences, spoken
-from redline.report.memory.memory_result import MemoryResult
 from redline.report.text_parts import percent
 from redline.units import format_memory
 
@@ -37,6 +37,15 @@ _CHANGES = {
     FitChange.SHARD_STATES: marked("shard optimizer states over ranks, or offload them"),
 }
 _DTYPES = {4: "fp32", 2: "fp16/bf16"}
+
+
+def headline_of(device: DeviceMemory, files: int, failures: Sequence[Failure]) -> str:
+    """With how many files could not be read, where there are any."""
+    unread = unread_of(failures)
+    text = ngettext(
+        "{unread:,} of {files:,} files could not be read.", "{unread:,} of {files:,} files could not be read.", unread
+    )
+    return sentences([text.format(unread=unread, files=unread + files) if unread else "", headline(device)])
 
 
 def headline(device: DeviceMemory) -> str:
@@ -147,9 +156,9 @@ def growth_sentence(growth: MemoryGrowth) -> str:
     )
 
 
-def remarks(result: MemoryResult, device: DeviceMemory) -> Iterator[str]:
-    """What weakens the figures, or adds to them."""
-    yield from _of_trace(device) if device.is_trace else _of_snapshot(result, device)
+def remarks(device: DeviceMemory, outside_bytes: int | None) -> Iterator[str]:
+    """What weakens the figures, or adds to them; `outside_bytes` is what was outside of torch, where that is known."""
+    yield from _of_trace(device) if device.is_trace else _of_snapshot(device, outside_bytes)
 
 
 def _of_trace(device: DeviceMemory) -> Iterator[str]:
@@ -174,7 +183,7 @@ def doubts(device: DeviceMemory) -> Iterator[str]:
         )
 
 
-def _of_snapshot(result: MemoryResult, device: DeviceMemory) -> Iterator[str]:
+def _of_snapshot(device: DeviceMemory, outside_bytes: int | None) -> Iterator[str]:
     ledger = device.shown
     if ledger.before_bytes:
         yield _("{size} was allocated before the history began and has no stack.").format(
@@ -186,10 +195,9 @@ def _of_snapshot(result: MemoryResult, device: DeviceMemory) -> Iterator[str]:
         )
     if ledger.accounts[MemoryAccount.PARAMETERS] and ledger.before_bytes:
         yield _("Parameters without a stack are named by their sizes: one for each weight that FSDP gathers.")
-    outside = result.outside_bytes(device)
-    if outside is not None:
+    if outside_bytes is not None:
         yield _("{size} was outside of torch: the CUDA context, NCCL, other processes.").format(
-            size=format_memory(outside)
+            size=format_memory(outside_bytes)
         )
     if device.failures > 1:
         yield _("{count:,} requests failed; this is the last.").format(count=device.failures)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from redline.planner.train.layout import Layout
-from redline.planner.train.training_choices import Execution, PipelineSchedule, Recompute
+from redline.plan.train.layout import Layout
+from redline.plan.train.training_choices import Execution, PipelineSchedule, Recompute
 from redline.report.language import _, listed, marked, ngettext
 
 DIMENSIONS = ("dp", "tp", "pp", "cp", "ep")

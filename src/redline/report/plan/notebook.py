@@ -6,21 +6,21 @@ Letters keep the notebook's own colour, so it can be read on light and dark alik
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from redline.planner.job.job_cost import JobCost
-from redline.planner.serve.serving_plan import ServingPlan
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.planner.validation.validate import Validation
+from redline.plan.job.job_cost import JobCost
+from redline.plan.serve.serving_plan import ServingPlan
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.validation import Validation
+from redline.report.document import ReportTable, StackedBars
 from redline.report.language import _, sentences
 from redline.report.plan.amounts import gigabytes, seconds
 from redline.report.plan.layouts import as_text
 from redline.report.plan.serve import serving_messages as say_serve
 from redline.report.plan.serve import tables as serve_tables
-from redline.report.plan.train.screen import Bars, screen_of
+from redline.report.plan.train.screen import screen_of
 from redline.report.plan.train.training_messages import headline as train_headline
 from redline.report.plan.validate import tables as validate_tables
 from redline.report.plan.validate.text import headline as validate_headline
 from redline.report.plan.validate.text import split
-from redline.report.report_table import ReportTable
 from redline.report.terminal import visible
 from redline.report.text_parts import clipped, percent
 
@@ -107,7 +107,7 @@ def _aligned(cells: Iterable[str]) -> Iterator[tuple[str, str]]:
     return ((cell, "right" if at else "left") for at, cell in enumerate(cells))
 
 
-def _bars(bars: Bars) -> str:
+def _bars(bars: StackedBars) -> str:
     rows = []
     for stacked_part in bars.bars:
         start, width = 100 * stacked_part.start, max(100 * (stacked_part.end - stacked_part.start), 0.3)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from redline.report.display import Style, columns, styled
-from redline.report.report_table import ReportTable
-from redline.report.terminal import wrapped
-from redline.report.text_table import table
+from redline.report.document import ReportTable
+from redline.report.terminal import table, wrapped
 
 
 def table_block(shown: ReportTable) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from redline.analysis.rank.packing import PackedRows
+from redline.ledger.rank.packing import PackedRows
 
 Value = TypeVar("Value")
 OfText = Callable[[str], str]

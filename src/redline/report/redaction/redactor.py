@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeVar
 
-from redline.analysis.rank.digest import DigestOrigin
 from redline.errors import RedlineError
-from redline.ranks.read_failures import Failure
+from redline.job.read_failures import Failure
+from redline.ledger.rank.digest import DigestOrigin
 from redline.report.redaction.every_text import OfField, with_every_text
 from redline.report.redaction.paths import owners, without_paths
 from redline.report.redaction.private import MARK, Private, without_people_and_machines, without_secrets
@@ -82,7 +82,7 @@ class Redactor:
 
     def redacted(self, value: Value) -> Value:
         """The same value with every text in it made clean; hosts and users that it names are known from then on."""
-        from redline.analysis.memory.device_memory import DeviceMemory  # reports import this module for its names
+        from redline.ledger.memory.device_memory import DeviceMemory  # reports import this module for its names
 
         self.learn(value)
         special: OfField = {

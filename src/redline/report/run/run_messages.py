@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from redline.launch.captured import TIMED
-from redline.launch.digests_record import DigestsRecord
+from redline.capture.captured import TIMED
+from redline.capture.digests_record import DigestsRecord
 from redline.report import counted_nouns
 from redline.report.language import _, clauses, listed, marked, ngettext, translate_rendered
 from redline.report.run.screen import NoteSeen, RunLever, RunScreen, SlowRank, WindowSeen
@@ -181,6 +181,11 @@ def _lost(why: str, ranks: Sequence[int]) -> str:
 NOTES: Mapping[str, str] = {
     "profiler-taken": marked("the script was running its own profiler, so nothing was captured meanwhile"),
     "no-opportunity": marked("no steps were recognised, and nothing was captured instead: the main thread only waited"),
+    "no-room": marked("the process was too near to a limit of its memory, so nothing was captured"),
+    "no-threads": marked(
+        "the process's memory is limited (ulimit -v or -d), so no thread watches: no stack samples, no timed window, "
+        "and a window is lost where the process is asked to end"
+    ),
     "budget": marked("some windows were skipped: they would cost more of the run than --budget allows"),
 }
 """By the code of a note; other notes keep the words of the process."""
@@ -191,6 +196,7 @@ TOLD: Sequence[str] = (
     marked("window {number} was cut short: the process ended"),
     marked("window {number} was cut short: the training thread ended"),
     marked("window {number} was cut short: it took more memory than --max-memory allows"),
+    marked("window {number} was cut short: the process comes near its memory limit"),
     marked("no more windows after {count} failures in a row"),
     marked("no shared memory available; the job ran unwatched"),
     marked("nothing was captured: {folder} cannot be written ({why})"),

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from redline.launch.captured import TIMED
-from redline.launch.outside.stall import Stall, Standing
-from redline.launch.run_record import RunRecord
+from redline.capture.captured import TIMED
+from redline.capture.run_record import RunRecord
+from redline.capture.supervisor.stall import Stall, Standing
 from redline.report.display import columns, most_lines
 from redline.report.language import _, clauses
 from redline.report.run import run_messages as say

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.artifacts import Envelope
+from redline.report.data import json_text
 from redline.report.diagnose.md import request_blocks
-from redline.report.json_text import json_text
 from redline.report.language import _, speaking
 from redline.report.serving.json import record_of
 from redline.report.serving.serving_tables import verdict_text

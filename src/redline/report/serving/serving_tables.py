@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from redline.report.document import ReportTable
 from redline.report.language import _, sentences
-from redline.report.report_table import ReportTable
 from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, STEP_ACCOUNT_NAMES, latency_name
 from redline.report.serving.cause_messages import cause_text, share_text
 from redline.report.text_parts import percent

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from redline.report.display import columns
 from redline.report.language import _
 from redline.report.serving.serving_tables import cause_lines, engine_line, latency_table, metrics_line
-from redline.report.terminal import labelled, wrapped
-from redline.report.text_table import table
+from redline.report.terminal import labelled, table, wrapped
 from redline.serving.diagnose_serving import ServingDiagnosis
 
 _LABEL_WIDTH = 10

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from redline.report.json_text import json_text
+from redline.report.data import json_text
 from redline.report.language import speaking
 from redline.report.trial.sentences import everything
 from redline.trials.numbers.check import NumbersResult

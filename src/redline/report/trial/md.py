@@ -1,7 +1,7 @@
 """A change that was tried, as Markdown: a comment on a pull request."""
 
-from redline.report.diagnose.md import escaped
 from redline.report.language import _, sentences
+from redline.report.markdown import escaped
 from redline.report.terminal import as_text
 from redline.report.trial.sentences import everything, headline
 from redline.trials.numbers.check import NumbersResult

@@ -7,12 +7,14 @@ from redline.report.compare.sentences import signed
 from redline.report.language import _, listed, ngettext, sentences
 from redline.report.text_parts import percent
 from redline.report.trial.numbers_sentences import numbers_sentence, numbers_sentences
-from redline.trials.decision import TrialVerdict
+from redline.trials.decision import USUAL_PAIRS, TrialVerdict
 from redline.trials.machine_load import BUSY
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.paired_sequence import PairedEstimate
 from redline.trials.trial_result import Stopped, Timed, TrialResult
 from redline.units import format_ns
+
+_SOME_MINUTES_S = 120
 
 
 def verdict_sentence(trial: TrialResult) -> str:
@@ -28,9 +30,29 @@ def verdict_sentence(trial: TrialResult) -> str:
         return _("No measurable change: less than {limit} either way ({interval}).").format(
             limit=percent(trial.negligible), **values
         )
+    if known.high == float("inf"):
+        return _not_yet(trial)
     return _("Undecided: the change of the time is between {low} and {high}.").format(
-        low=signed_or_open(known.low), high=signed_or_open(known.high)
+        low=signed_or_open(known.low), high=signed(known.high)
     )
+
+
+def _not_yet(trial: TrialResult) -> str:
+    """So few pairs bound nothing: how long it takes, by those that were timed."""
+    pairs = len(trial.pairs)
+    text = ngettext(
+        "Not yet measurable: {pairs} pair in {spent}; allow about {needed}.",
+        "Not yet measurable: {pairs} pairs in {spent}; allow about {needed}.",
+        pairs,
+    )
+    needed_s = trial.wall_s * USUAL_PAIRS / max(pairs, 1)
+    return text.format(pairs=pairs, spent=_roughly(trial.wall_s), needed=_roughly(needed_s))
+
+
+def _roughly(seconds: float) -> str:
+    if seconds < _SOME_MINUTES_S:
+        return _("{seconds:,} s").format(seconds=max(round(seconds), 1))
+    return _("{minutes:,} minutes").format(minutes=round(seconds / 60))
 
 
 def _unmeasured_sentence(trial: TrialResult) -> str:

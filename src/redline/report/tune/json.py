@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.report.json_text import json_text
+from redline.report.data import json_text
 from redline.report.language import speaking
 from redline.report.tune.ladder import LadderRow, LadderRows, MeasuredChange, ladder_rows
 from redline.report.tune.next_steps import next_steps

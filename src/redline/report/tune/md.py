@@ -3,9 +3,9 @@
 import html
 from collections.abc import Iterator
 
-from redline.report.diagnose.md import escaped, markdown_table
+from redline.report.document import ReportTable
 from redline.report.language import _, sentences
-from redline.report.report_table import ReportTable
+from redline.report.markdown import escaped, markdown_table
 from redline.report.terminal import as_text
 from redline.report.tune.ladder import LadderRows, ladder_rows
 from redline.report.tune.next_steps import PastedLever, next_steps, pasted_levers, pasted_sentence

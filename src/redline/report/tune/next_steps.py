@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.launch.levers import parse_lever
+from redline.capture.levers import parse_lever
 from redline.report.language import _, listed, spoken
 from redline.report.tune.ladder import ladder_rows
 from redline.trials.lever_pages import lever_page_of, short_name

@@ -1,7 +1,7 @@
 """The tables of a search, as cells: the ladder, and what was rejected."""
 
+from redline.report.document import ReportTable
 from redline.report.language import _
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped, percent
 from redline.report.trial.numbers_sentences import class_name
 from redline.report.tune.ladder import LadderRow, LadderRows

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from redline.report.display import Style, styled
+from redline.report.document import ReportTable
 from redline.report.language import _, sentences
-from redline.report.report_table import ReportTable
-from redline.report.terminal import as_text, fitted, labelled
-from redline.report.text_table import table
+from redline.report.terminal import as_text, fitted, labelled, table
 from redline.report.tune.ladder import LadderRows, ladder_rows
 from redline.report.tune.next_steps import next_steps, pasted_levers, pasted_sentence
 from redline.report.tune.rejection_messages import untried_sentences

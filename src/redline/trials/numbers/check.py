@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from redline.capture.number_check import KINDS
+from redline.capture.supervisor.trial_command import TrialCommand
 from redline.errors import InputError
-from redline.launch.number_check import KINDS
-from redline.launch.outside.trial_command import TrialCommand
 from redline.numerics import Numerics
 from redline.trials.numbers.differences import compare_runs
 from redline.trials.numbers.floors import NumberFloors

@@ -8,7 +8,7 @@ from math import inf, isfinite, nan, sqrt
 
 import numpy as np
 
-from redline.launch.number_check import ACTIVATION, DROPOUT, GRADIENT, INPUT, LOSS, MOVEMENT, START, UNCLIPPED
+from redline.capture.number_check import ACTIVATION, DROPOUT, GRADIENT, INPUT, LOSS, MOVEMENT, START, UNCLIPPED
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey, TensorSketch
 
 OTHER_INPUT = "its input is another: another token was chosen before"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite, sqrt
 from statistics import median
 
-from redline.launch.number_check import LOSS
+from redline.capture.number_check import LOSS
 from redline.numerics import Numerics
 from redline.trials.numbers.differences import compare_runs
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf, isclose, isfinite, log2, nan, sqrt
 from statistics import fmean, median
 
-from redline.launch.number_check import ACTIVATION, GRADIENT, KINDS, LOSS, MOVEMENT, START, UNCLIPPED
+from redline.capture.number_check import ACTIVATION, GRADIENT, KINDS, LOSS, MOVEMENT, START, UNCLIPPED
 from redline.numerics import Numerics
 from redline.trials.numbers.differences import RunDifferences, SkippedTensor, TensorDifference, compare_runs
 from redline.trials.numbers.floors import NumberFloors

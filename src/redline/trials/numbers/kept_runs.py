@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redline.capture.number_check import STEPS
+from redline.capture.supervisor.trial_command import TrialCommand
 from redline.errors import InputError
-from redline.launch.number_check import STEPS
-from redline.launch.outside.trial_command import TrialCommand
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_source
 from redline.trials.numbers.floors import PERTURBED_RUNS, NumberFloors, floors_of

@@ -9,11 +9,11 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from redline.capture.number_check import STEPS, NumberCheck
+from redline.capture.settings import Settings
+from redline.capture.supervisor.trial_command import TrialCommand
+from redline.capture.supervisor.trial_job import start_trial
 from redline.errors import InputError
-from redline.launch.number_check import STEPS, NumberCheck
-from redline.launch.outside.trial_command import TrialCommand
-from redline.launch.outside.trial_job import start_trial
-from redline.launch.settings import Settings
 from redline.numerics import Numerics
 from redline.trials.numbers.floors import (
     PERTURBATION,

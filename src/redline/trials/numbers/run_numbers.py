@@ -6,18 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.artifacts import check_envelope, read_whole
+from redline.artifacts.file_kind import ANY_NUMBER, FileKind
+from redline.capture.number_check import FILE_ENDING, FILE_KIND, FILE_SCHEMA
 from redline.errors import InputError
-from redline.launch.number_check import FILE_ENDING, FILE_KIND, FILE_SCHEMA
+from redline.ledger.rank.digest_limits import Count
 
 LOW_PRECISION = frozenset({"bfloat16", "float16"})  # and all that have eight bits or fewer
-_MOST_BYTES = 4 << 30
 
 
 class TensorKey(NamedTuple):
@@ -83,63 +82,87 @@ def read_run(folder: Path) -> RunNumbers:
     return combined([read_rank(path) for path in paths], where=str(folder))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Tensor:
+    """One entry of the line before the sketches."""
+
+    step: int
+    kind: str
+    name: str
+    shape: tuple[Count, ...]
+    dtype: str
+    copy: str
+    square_sum: float
+    non_finite: Count
+    hash: str
+    numbers: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head:
+    """The line before the sketches."""
+
+    world: Count
+    rank: int
+    steps: Count
+    by_optimizer: bool
+    lowered: bool
+    failure: str
+    notes: tuple[str, ...]
+    tensors: tuple[_Tensor, ...]
+
+
+_NUMBERS = FileKind(
+    "recorded numbers",
+    _Head,
+    "record them again",
+    most_bytes=4 << 30,
+    envelope=(FILE_KIND, FILE_SCHEMA),
+    numbers=ANY_NUMBER,  # a sum may be infinite
+)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RankNumbers:
     """The file of one rank."""
 
-    content: Mapping[str, Any]
+    head: _Head
     sketches: Sequence[NDArray[np.float64]]
 
 
 def read_rank(path: Path) -> RankNumbers:
-    text, _, data = read_whole(path, _MOST_BYTES, "recorded numbers").partition(b"\n")
-    try:
-        content = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise InputError(f"{path} holds no recorded numbers ({error}); record them again") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} holds no recorded numbers; record them again")
-    check_envelope(content, FILE_KIND, FILE_SCHEMA, where=str(path))
-    counts = [int(tensor["numbers"]) for tensor in content["tensors"]]
+    text, _, data = _NUMBERS.whole(path).partition(b"\n")
+    head = _NUMBERS.shaped(_NUMBERS.content_of(text, str(path)), str(path))
+    counts = [tensor.numbers for tensor in head.tensors]
     if len(data) != 8 * sum(counts):
         raise InputError(f"{path} is cut short; record the numbers again")
     sketches = np.split(np.frombuffer(data, dtype="<f8"), np.cumsum(counts)[:-1]) if counts else []
-    return RankNumbers(content=content, sketches=sketches)
+    return RankNumbers(head=head, sketches=sketches)
 
 
 def combined(ranks: Sequence[RankNumbers], *, where: str) -> RunNumbers:
     """The run of these ranks."""
-    world = max(int(rank.content["world"]) for rank in ranks)
+    heads = [rank.head for rank in ranks]
+    world = max(head.world for head in heads)
     if len(ranks) < world:
         raise InputError(f"{where} holds the numbers of {len(ranks)} of {world} ranks; record them again")
-    for rank in ranks:
-        if rank.content["failure"]:
-            raise InputError(f"{where}: rank {rank.content['rank']} could not be recorded: {rank.content['failure']}")
+    for head in heads:
+        if head.failure:
+            raise InputError(f"{where}: rank {head.rank} could not be recorded: {head.failure}")
     parts: dict[TensorKey, dict[str, list[TensorSketch]]] = defaultdict(lambda: defaultdict(list))
     for rank in ranks:
-        for tensor, sketch in zip(rank.content["tensors"], rank.sketches, strict=True):
-            copy = tensor["copy"] or f"rank {rank.content['rank']}"
-            key = TensorKey(tensor["step"], tensor["kind"], tensor["name"])
-            parts[key][copy].append(_tensor(tensor, copy, sketch))
+        for tensor, sketch in zip(rank.head.tensors, rank.sketches, strict=True):
+            copy = tensor.copy or f"rank {rank.head.rank}"
+            known = {name: getattr(tensor, name) for name in ("square_sum", "shape", "dtype", "non_finite", "hash")}
+            key = TensorKey(tensor.step, tensor.kind, tensor.name)
+            parts[key][copy].append(TensorSketch(copy=copy, sketch=sketch, **known))
     return RunNumbers(
         world=world,
-        steps=min(int(rank.content["steps"]) for rank in ranks),
-        by_optimizer=all(rank.content["by_optimizer"] for rank in ranks),
-        lowered=any(rank.content["lowered"] for rank in ranks),
+        steps=min(head.steps for head in heads),
+        by_optimizer=all(head.by_optimizer for head in heads),
+        lowered=any(head.lowered for head in heads),
         tensors={key: tuple(map(_whole, copies.values())) for key, copies in parts.items()},
-        notes=tuple(dict.fromkeys(note for rank in ranks for note in rank.content["notes"])),
-    )
-
-
-def _tensor(tensor: Mapping[str, Any], copy: str, sketch: NDArray[np.float64]) -> TensorSketch:
-    return TensorSketch(
-        copy=copy,
-        sketch=sketch,
-        square_sum=float(tensor["square_sum"]),
-        shape=tuple(tensor["shape"]),
-        dtype=tensor["dtype"],
-        non_finite=int(tensor["non_finite"]),
-        hash=tensor["hash"],
+        notes=tuple(dict.fromkeys(note for head in heads for note in head.notes)),
     )
 
 

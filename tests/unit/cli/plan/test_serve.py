@@ -9,7 +9,7 @@ import pytest
 from redline.cli import main
 from redline.hardware.catalogue import find
 from redline.model.known import known_model
-from redline.planner.serve.plan import ServingRequest, plan_serving
+from redline.plan.serve.plan import ServingRequest, plan_serving
 
 JOB = {
     "--model": "llama-3.1-70b", "--machine": "H100-SXM5-80GB", "--prompt": "1024", "--output-tokens": "256",

@@ -5,15 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from redline.probes.calibration_record import FAMILIES, Calibration, Estimate, OverheadPoint
-from redline.probes.compare import Comparison, ComparisonVerdict, Row, compare, figures, verdict_of
-from redline.report.calibrate import compare_json as calibrate_compare_json
-from redline.report.calibrate import compare_text as calibrate_compare_text
+from redline.calibration.calibration_record import FAMILIES, Calibration, Estimate, OverheadPoint
+from redline.calibration.compare import Comparison, ComparisonVerdict, Row, compare, figures, verdict_of
+from redline.report.calibrate.profile_comparison import ProfileComparison, summary
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.terminal import width_of
-from tests.conftest import ROOT
-from tests.made_calibrations import NOISY, around, bare_calibration, calibration, collectives, gpu_calibration, peak
+from tests.support.command_line import ROOT
+from tests.support.made_calibrations import (
+    NOISY,
+    around,
+    bare_calibration,
+    calibration,
+    collectives,
+    gpu_calibration,
+    peak,
+)
 
 
 def row_of(found: Comparison, quantity: str, of: str) -> Row:
@@ -144,9 +151,10 @@ def test_a_value_of_zero_has_no_ratio() -> None:
     found = compare(calibration(), calibration())
     odd = replace(found, rows=(replace(found.rows[0], first=zero), replace(found.rows[1], first=around(1e-308))))
     assert [row.ratio for row in odd.rows] == [float("inf")] * 2
-    assert "Infinity" not in calibrate_compare_json.render(odd)
-    assert [row["ratio"] for row in json.loads(calibrate_compare_json.render(odd))["rows"]] == [None, None]
-    assert "inf" not in calibrate_compare_text.render(odd)
+    text = ProfileComparison(comparison=odd).rendered("json")
+    assert "Infinity" not in text
+    assert [row["ratio"] for row in json.loads(text)["rows"]] == [None, None]
+    assert "inf" not in ProfileComparison(comparison=odd).text()
 
 
 # --- as text ----------------------------------------------------------------------------------------------------------
@@ -175,7 +183,7 @@ def changed() -> Comparison:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_text_of_a_comparison(language: str, update_golden: bool) -> None:
     with speaking(language):
-        text = calibrate_compare_text.render(changed())
+        text = ProfileComparison(comparison=changed()).text()
     path = GOLDEN / ("compare.txt" if language == "en" else "compare.zh.txt")
     if update_golden:
         path.write_text(text)
@@ -186,15 +194,15 @@ def test_text_of_a_comparison(language: str, update_golden: bool) -> None:
 def test_the_first_line_of_a_comparison() -> None:
     same = compare(calibration(), calibration())
     count = len(same.rows)
-    assert calibrate_compare_text.summary(same) == f"B is the same as A within the intervals, in all {count} figures"
+    assert summary(same) == f"B is the same as A within the intervals, in all {count} figures"
     nothing = compare(calibration(), bare_calibration())
-    assert calibrate_compare_text.summary(nothing) == "the two calibrations have no figure in common"
-    assert calibrate_compare_text.render(nothing, unicode=False).isascii()
+    assert summary(nothing) == "the two calibrations have no figure in common"
+    assert ProfileComparison(comparison=nothing).rendered("text", unicode=False).isascii()
 
 
 def test_json_of_a_comparison_has_every_figure() -> None:
     found = changed()
-    record = json.loads(calibrate_compare_json.render(found, synthetic=True))
+    record = json.loads(ProfileComparison(comparison=found, synthetic=True).rendered("json"))
     assert (record["kind"], record["synthetic"]) == ("calibration-comparison", True)
     assert len(record["rows"]) == len(found.rows)
     assert len(record["only_first"]) == len(found.only_first) > 0

@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+from redline.calibration import conditions, overhead
+from redline.calibration.calibration_record import Calibration, Estimate
+from redline.calibration.figures import machine_of
 from redline.hardware.machine import FIGURE_UNITS, Machine
-from redline.probes import conditions, overhead
-from redline.probes.calibration_record import Calibration, Estimate
-from redline.probes.figures import machine_of
 from redline.report import figure_names
 from redline.report.calibrate import messages as say
 from redline.report.calibrate import tables
-from redline.report.calibrate.text import render
+from redline.report.calibrate.calibration_report import document_of
 from redline.report.display import PLAIN_COLUMNS, Display, displaying
 from redline.report.language import speaking
-from redline.report.terminal import width_of
-from tests.conftest import ROOT
-from tests.made_calibrations import (
+from redline.report.terminal import text_of, width_of
+from tests.support.command_line import ROOT
+from tests.support.made_calibrations import (
     NOISY,
     around,
     bare_calibration,
@@ -47,7 +47,7 @@ SICK = calibration(conditions=NOISY, collectives=collectives(slow=True))
 )
 def test_text(golden: str, found: Calibration, machine: Machine, language: str, update_golden: bool) -> None:
     with speaking(language):
-        text = render(found, machine)
+        text = text_of(document_of(found, machine))
     path = GOLDEN / f"{golden}.txt"
     if update_golden:
         path.parent.mkdir(exist_ok=True)
@@ -62,7 +62,7 @@ def test_text(golden: str, found: Calibration, machine: Machine, language: str, 
 @pytest.mark.parametrize(("found", "machine"), [(SICK, cpu_machine()), (gpu_calibration(), gpu_machine())])
 def test_a_terminal_gets_its_own_width(found: Calibration, machine: Machine, columns: int, language: str) -> None:
     with speaking(language), displaying(Display(columns=columns, is_terminal=True, has_colour=True)):
-        text = render(found, machine)
+        text = text_of(document_of(found, machine))
         assert 70 < max(map(width_of, text.split("\n"))) <= columns
 
 
@@ -107,14 +107,14 @@ def test_amounts_have_their_unit(value: float, unit: str, text: str) -> None:
 
 def test_every_figure_has_an_interval() -> None:
     """In the tables of what was measured; only ratios, errors and what was fitted have none."""
-    text = " ".join(render(calibration(collectives=None), cpu_machine()).split())
+    text = " ".join(text_of(document_of(calibration(collectives=None), cpu_machine())).split())
     amounts = re.findall(r"\d (?:[GT]FLOP/s|[MG]B/s|[num]s)\b(?! [a-z])(.{0,3})", text)
     assert amounts
     assert all("±" in after for after in amounts), amounts
 
 
 def test_a_terminal_without_unicode_gets_plain_letters() -> None:
-    assert render(calibration(), cpu_machine(), unicode=False).isascii()
+    assert text_of(document_of(calibration(), cpu_machine()), unicode=False).isascii()
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -133,7 +133,8 @@ def test_a_name_of_a_newer_version_is_shown_as_it_is() -> None:
 
 
 def test_slow_ranks_and_pairs_come_first() -> None:
-    lines = [line for line in render(SICK, cpu_machine()).split("\n\n")[1].split("\n") if line.startswith("  ! ")]
+    second = text_of(document_of(SICK, cpu_machine())).split("\n\n")[1]
+    lines = [line for line in second.split("\n") if line.startswith("  ! ")]
     assert lines == [
         "  ! rank 3 on host node-a takes 1.9 times as long as the median rank for the same work",
         "  ! the link between ranks 0 and 2 is slow: latency 400.0 us, 10 times the usual; bandwidth",
@@ -150,7 +151,7 @@ def test_a_slow_rank_whose_core_others_use_is_told_so() -> None:
 def test_a_wrong_result_comes_before_all_else() -> None:
     found = collectives(slow=True)
     wrong = replace(found, points=(replace(found.points[0], correct=False), *found.points[1:]))
-    text = render(calibration(collectives=wrong), cpu_machine())
+    text = text_of(document_of(calibration(collectives=wrong), cpu_machine()))
     assert "what is wrong\n  ! all_reduce of 1 KiB among 4 ranks gave a wrong result" in text
     assert re.search(r"all_reduce .* WRONG\n", text)
 
@@ -164,8 +165,8 @@ def test_very_many_slow_ranks_are_counted() -> None:
 
 
 def test_a_healthy_machine_is_called_so() -> None:
-    assert "healthy: all results are correct, none of 4 ranks and 6 pairs is slow" in render(
-        calibration(), cpu_machine()
+    assert "healthy: all results are correct, none of 4 ranks and 6 pairs is slow" in text_of(
+        document_of(calibration(), cpu_machine())
     )
     assert list(say.troubles(None)) == []
 
@@ -222,7 +223,7 @@ def test_experiments_that_cannot_be_used_claim_nothing() -> None:
 def test_what_cannot_be_used_is_said_first_with_the_reason(language: str, said: str) -> None:
     found = replace(SICK, conditions=replace(NOISY, waited_share=0.34), collectives=None, partial="SIGINT")
     with speaking(language):
-        text = render(found, machine_of(found))
+        text = text_of(document_of(found, machine_of(found)))
     assert said.replace(" ", "") in text.split("\n\n")[0].replace("\n", "").replace(" ", "")
 
 

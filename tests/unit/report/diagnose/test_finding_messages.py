@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from redline.analysis.accounts import Account
-from redline.analysis.job.first_screen import Outline, Remark, StepTimes, Unseen, WaterfallBar
 from redline.findings.evidence import Bearing, Evidence
 from redline.findings.finding import Finding, Limit
+from redline.ledger.accounts import Account
+from redline.ledger.job.first_screen import Outline, Remark, StepTimes, Unseen, WaterfallBar
 from redline.report.diagnose.finding_messages import (
     bound_text,
     cause_text,
@@ -17,7 +17,7 @@ from redline.report.diagnose.finding_messages import (
     times,
     verdict_sentence,
 )
-from tests.made_findings import FINDING, VERDICT
+from tests.support.made_findings import FINDING, VERDICT
 
 STEPS = StepTimes(
     steps=3,
@@ -57,24 +57,28 @@ def test_names_with_braces_stay_names() -> None:
     assert sentence(Evidence("in {name}", {"name": "f{x}"})) == "in f{x}"
 
 
-def test_a_bound_says_what_is_gained_alone_where_that_is_more() -> None:
+def test_a_bound_is_one_share_and_says_where_others_have_part_of_it() -> None:
     assert bound_text(FINDING) == "at most 40.0 % of the step, 1.67 x as fast"
-    both = replace(FINDING, bound_ns=1e6)
-    assert bound_text(both) == (
-        "at most 10.0 % of the step beyond the other findings; on its own at most 40.0 % of the step, 1.67 x as fast"
-    )
-    little = replace(FINDING, bound_ns=4e4)
-    assert bound_text(little).startswith("at most 0.4 % of the step beyond the other findings; on its own at most")
-    nearly = replace(FINDING, bound_ns=3.98e6)
-    assert bound_text(nearly) == "at most 39.8 % of the step, 1.67 x as fast"  # the share of all tables
-    none = replace(FINDING, bound_ns=0.0)
-    assert bound_text(none).startswith("nothing beyond the other findings; on its own at most 40.0 %")
+    alone = "at most 40.0 % of the step, 1.67 x as fast"
+    assert bound_text(replace(FINDING, bound_ns=1e6)) == f"{alone}, part of it in other findings too"
+    assert bound_text(replace(FINDING, bound_ns=3.98e6)) == alone
+    assert bound_text(replace(FINDING, bound_ns=0.0)) == f"{alone}, all of it in other findings too"
     assert bound_text(replace(FINDING, bound_ns=0.0, alone_ns=0.0)) == ""
 
 
 def test_the_factor_is_of_usual_steps() -> None:
     uneven = replace(FINDING, steady_share=0.2)
     assert bound_text(uneven) == "at most 40.0 % of the average step; a typical step 1.25 x as fast"
+    seldom = replace(FINDING, steady_share=0.01)
+    in_long_steps = "at most 40.0 % of the average step, mostly in its longest steps: a typical one gets 1.01 x as fast"
+    assert bound_text(seldom) == in_long_steps
+    assert "mostly in the longest steps: fixing it makes a typical one at most 1.01 x" in verdict(seldom)
+
+
+def test_no_finding_claims_to_know_more_than_ten_times_as_fast() -> None:
+    assert bound_text(replace(FINDING, steady_share=0.99, alone_ns=9.9e6, bound_ns=9.9e6)) == (
+        "at most 99.0 % of the step, more than 10 x as fast"
+    )
 
 
 @pytest.mark.parametrize(("speedup", "said"), [(1.234, "1.23 x"), (12.34, "12.3 x"), (1e9, "more than 100 x")])
@@ -91,27 +95,34 @@ def test_a_verdict_says_that_the_queue_before_the_recording_is_left_out() -> Non
 
 def test_a_verdict_names_limit_cause_and_gain() -> None:
     assert verdict(FINDING) == (
-        "Overhead-bound: 50.0 % of the step is idle or copying. The host cannot launch small "
-        "kernels as fast as the device runs them. Fixing it makes a typical step at most 1.67 x as "
-        "fast (RL-H01)."
+        "Overhead-bound: up to 40.0 % of the step is lost. The host cannot launch small kernels as fast as the device "
+        "runs them. Fixing it makes a typical step at most 1.67 x as fast (RL-H01)."
     )
 
 
 def test_the_first_finding_may_lie_beside_what_takes_most_time() -> None:
     text = verdict(FINDING, limit=Limit.COMPUTE)
-    assert text.startswith(
-        "The largest part of the step is kernels (40.0 %), but the largest loss with a known cause is elsewhere."
-    )
+    assert text.startswith("Up to 40.0 % of the step is lost. The host cannot launch")
     exposed = replace(FINDING, accounts={"transfer": 4e6})
     assert verdict(exposed, limit=Limit.COMMUNICATION).startswith("Communication-bound: 50.0 % of the step")
     kernels = replace(FINDING, accounts={"compute": 4e6})
     assert verdict(kernels, limit=Limit.MEMORY).startswith("Memory-bound")
 
 
+def test_a_verdict_names_function_and_line() -> None:
+    site = Evidence("Most of it comes from {site}.", {"site": "main (/a/b/c/train.py:31)"})
+    assert verdict(replace(FINDING, evidence=(site,)), limit=Limit.COMPUTE).startswith(
+        "Up to 40.0 % of the step is lost, most of it in main (c/train.py:31). The host cannot"
+    )
+    assert verdict(replace(FINDING, code="RL-H25", evidence=(site,)), first="RL-H25", limit=Limit.COMPUTE).startswith(
+        "Up to 40.0 % of the step is Python between steps, most of it in main (c/train.py:31). The loop does"
+    )
+
+
 def test_a_second_cause_of_another_kind_is_named_where_it_is_worth_much() -> None:
     late = replace(FINDING, code="RL-N13", accounts={"peer wait": 3e6}, bound_ns=3e6)
     assert second_cause(VERDICT, [FINDING, late]) == (
-        "Also: A rank that comes late keeps all others waiting. Fixing that saves at most 30.0 % of the step (RL-N13)."
+        "Also: A rank that comes late keeps all others waiting. Fixing that saves at most 40.0 % of the step (RL-N13)."
     )
     assert not second_cause(VERDICT, [FINDING, replace(late, bound_ns=1e6)])
     assert not second_cause(VERDICT, [FINDING, replace(FINDING, bound_ns=3e6)])
@@ -133,7 +144,7 @@ def test_a_healthy_job_hears_that_it_is_and_how_far_its_redline_is() -> None:
         "Healthy: compute takes 95.0 % of the step and reaches 70.0 % of its roof (90.0 % of it rated), and nothing "
         "was found to fix. The redline (arithmetic at the machine's peak) is 20.0 % of the step."
     )
-    small = replace(FINDING, bound_ns=0.3e6)
+    small = replace(FINDING, bound_ns=0.3e6, alone_ns=0.3e6)
     assert verdict(small, math_share=None, healthy=True, **WELL).endswith(", and no fix saves more than 3.0 %.")
 
 
@@ -174,7 +185,7 @@ def test_idling_without_a_known_cause_is_not_health() -> None:
         "60.0 % of the step is lost outside kernels (idle 40.0 %, exposed communication 10.0 %, copies 10.0 %), and no "
         "rule recognises the cause."
     )
-    small = replace(FINDING, bound_ns=0.3e6)
+    small = replace(FINDING, bound_ns=0.3e6, alone_ns=0.3e6)
     assert verdict(small, **lost).endswith("; the largest finding explains 3.0 %.")
 
 

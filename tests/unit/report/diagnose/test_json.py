@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from redline.analysis.accounts import ACCOUNTS
 from redline.artifacts import check_envelope
-from redline.ranks.read_failures import Failure
+from redline.job.read_failures import Failure
+from redline.ledger.accounts import ACCOUNTS
 from redline.report.diagnose import json as diagnose_json
 from redline.report.language import speaking
-from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import diagnose
-from tests.conftest import document, kernel, launch, op
-from tests.made_findings import findings
+from tests.support.events import document, kernel, launch, op
+from tests.support.made_findings import findings
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 ACCOUNT_NAMES = {
     "math",
@@ -42,6 +42,7 @@ KEYS = {
         "world_size": int,
         "missing_ranks": list,
         "double_ranks": list,
+        "jobs": int,
         "clocks": dict,
         "verdict": dict,
         "findings": list,

@@ -8,13 +8,14 @@ import pytest
 
 from redline.report.diagnose import text as diagnose_text
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.report.diagnose.md import MOST_FINDINGS, MOST_LETTERS, escaped, render
+from redline.report.diagnose.md import MOST_FINDINGS, MOST_LETTERS, render
 from redline.report.diagnose.screen import screen_of
 from redline.report.diagnose.tables import TABLES
-from redline.testing.synthetic import JobSpec, Straggler, write_job
+from redline.report.markdown import escaped
 from redline.verbs.diagnose import diagnose
-from tests.conftest import collective, document, kernel, launch, op, region
-from tests.made_findings import findings
+from tests.support.events import collective, document, kernel, launch, op, region
+from tests.support.made_findings import findings
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 EVIL = "\x1b[2J|`<b>*_[a](b)\u202e"
 

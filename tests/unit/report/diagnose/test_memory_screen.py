@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from redline.ranks.read_files import JobOptions
+from redline.job.read_files import JobOptions
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.text import MOST_MEMORY_LINES
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import LANGUAGES, speaking
 from redline.report.terminal import width_of
 from redline.verbs.diagnose import diagnose
-from tests.conftest import document
-from tests.made_findings import findings
-from tests.unit.analysis.memory.test_causes import FLAWED, HEALTHY, MIB, Job, said
+from tests.support.events import document
+from tests.support.made_findings import findings
+from tests.support.memory_jobs import FLAWED, HEALTHY, MIB, Job, said
 
 LEAKING = replace(HEALTHY, kept=3, reserved=100)
 

@@ -8,11 +8,11 @@ import pytest
 
 import redline
 from redline.findings.evidence import Evidence
-from redline.ranks.read_failures import Failure
+from redline.job.read_failures import Failure
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.language import speaking
-from redline.testing.synthetic import JobSpec, write_job
-from tests.made_findings import FINDING, findings
+from tests.support.made_findings import FINDING, findings
+from tests.support.traces.synthetic import JobSpec, write_job
 
 PAYLOADS = (
     "<script>window.pwned=1</script>",

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 import redline
-from redline.analysis.accounts import ACCOUNTS
 from redline.errors import UsageError
+from redline.ledger.accounts import ACCOUNTS
+from redline.report.data import harmless
 from redline.report.diagnose import csv as diagnose_csv
-from redline.report.diagnose.csv import harmless
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.raw_tables import COLUMNS, RawTable, raw_table
-from redline.testing.synthetic import JobSpec, Straggler, write_job
-from tests.e2e.test_docs import DOCS, rows_of, section
-from tests.made_findings import findings
+from tests.support.docs import DOCS, rows_of, section
+from tests.support.made_findings import findings
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 PAGE = DOCS / "reference" / "python.md"
 

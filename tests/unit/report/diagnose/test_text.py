@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from redline.analysis.accounts import ACCOUNTS, Account
-from redline.analysis.job.first_screen import Outline, Remark, Unseen, Utilisation
-from redline.analysis.job.lateness import CAUSES, Pattern
-from redline.analysis.rank.host_activity import HostActivity
-from redline.analysis.rank.kernel_table import KernelRow
-from redline.ranks.read_failures import Failure
+from redline.findings.evidence import Evidence
+from redline.job.read_failures import Failure
+from redline.ledger.accounts import ACCOUNTS, Account
+from redline.ledger.job.first_screen import Outline, Remark, Unseen, Utilisation
+from redline.ledger.job.lateness import CAUSES, Pattern
+from redline.ledger.rank.host_activity import HostActivity
+from redline.ledger.rank.kernel_table import KernelRow
 from redline.report.diagnose import account_messages, fact_messages, loss_messages, unseen_messages
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.findings_screen import fix_text
@@ -23,10 +24,11 @@ from redline.report.diagnose.text import MOST_FINDINGS, MOST_LINES, MOST_MEMORY_
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import LANGUAGES, speaking
 from redline.report.terminal import width_of
-from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, write_job
 from redline.verbs.diagnose import diagnose
-from tests.conftest import Event, RealTraces, collective, document, kernel, launch, op, region
-from tests.made_findings import findings
+from tests.support.events import Event, collective, document, kernel, launch, op, region
+from tests.support.made_findings import findings
+from tests.support.real_traces import RealTraces
+from tests.support.traces.synthetic import JobSpec, ParallelSizes, Straggler, write_job
 
 EVIL = "\x1b]0;pwned\x07\x9b2J\u202e\r\n"
 MEMORY = ("memory at the peak of", "设备 0 的显存峰值")
@@ -228,7 +230,7 @@ def test_findings_stand_in_place_of_the_largest_accounts(tmp_path: Path) -> None
     text = render(replace(found, findings=findings(2)))
     assert "largest accounts" not in text
     assert "largest accounts" in render(replace(found, findings=findings(2)), verbose=True)
-    assert line(text, "verdict").startswith("verdict   Launch-bound: the GPU is idle 40.0 % of the step.")
+    assert line(text, "verdict").startswith("verdict   Launch-bound: up to 40.0 % of the step is lost.")
     lines = block(text, "findings, largest possible gain first")
     assert lines[0].startswith("  1. RL-H01 Replay the launches of a step as a CUDA graph: at most 40.0 % of the step,")
     assert lines[2:4] == ["     The device waits 4.000 ms for a|b.", "     Second."]
@@ -259,6 +261,35 @@ def test_evidence_of_the_last_findings_goes_first_where_there_is_little_room(tmp
     lines = render(replace(found, findings=findings(3), failures=tuple(failures))).splitlines()
     assert len(lines) <= MOST_LINES
     assert sum("Fix: " in one for one in lines) == 1
+
+
+def test_facts_make_room_before_evidence_and_the_line_of_the_program_stays(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    site = Evidence("Most of it comes from {site}.", {"site": "audit (/home/me/job/train.py:31)"})
+    three = tuple(replace(one, evidence=(*one.evidence, site)) for one in findings(3).findings)
+    failures = tuple([Failure(path="a.json", message="broken " * 15)] * 4)
+    crowded = replace(found, findings=replace(findings(3), findings=three), failures=failures)
+    lines = render(crowded).splitlines()
+    labels = ["steps", "window", "device", "MFU", "coverage"]
+    assert [label for label in labels if any(one.startswith(f"{label} ") for one in lines)] == ["steps", "MFU"]
+    assert sum("comes from audit (" in one for one in lines) == sum("RL-H01 Replay" in one for one in lines) > 0
+    whole = render(crowded, verbose=True).splitlines()
+    assert all(any(one.startswith(f"{label} ") for one in whole) for label in labels)
+
+
+def test_a_finding_does_not_hide_where_the_host_is_for_longest(tmp_path: Path) -> None:
+    found = of(tmp_path, trace())
+    (rank,) = found.diagnosis.ranks
+    audit = "audit (/home/me/job/train.py:31)"
+    spent_ns = rank.ledger.of(Account.HOST)
+    spent = HostActivity(
+        account=Account.HOST, kind="python", name=audit, region="", site=audit, time_ns=spent_ns, times=1
+    )
+    busy = replace(found, diagnosis=replace(found.diagnosis, doing=(spent,)), findings=findings(1))
+    assert "Largest: 100.0 % at audit (job/train.py:31)." in " ".join(render(busy).split())
+    named = replace(findings(1).findings[0], evidence=(Evidence("In {site}.", {"site": audit}),))
+    said = replace(busy, findings=replace(findings(1), findings=(named,)))
+    assert "Largest:" not in render(said)
 
 
 def test_the_table_of_findings(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from redline.probes.collectives.collective_law import ring_time_ns
-from redline.probes.figures import machine_of
+from redline.calibration.collectives.collective_law import ring_time_ns
+from redline.calibration.figures import machine_of
+from redline.report.calibrate import figures
 from redline.report.calibrate import messages as say
-from redline.report.html.calibrate import figures
-from redline.report.html.calibrate import page as calibrate_page
+from redline.report.calibrate.calibration_report import page_of
+from redline.report.html.frame import page_text
 from redline.report.language import speaking
-from tests.made_calibrations import (
+from tests.support.made_calibrations import (
     NOISY,
     QUIET,
     around,
@@ -23,7 +24,7 @@ from tests.made_calibrations import (
     gpu_machine,
     peak,
 )
-from tests.pages import data_of, visible
+from tests.support.pages import data_of, visible
 
 MOST_BYTES = 2_500_000
 EVIL = "</script><img src=x onerror=alert(1)>&amp;"
@@ -34,7 +35,7 @@ SICK = calibration(conditions=NOISY, collectives=collectives(slow=True))
 
 
 def test_it_says_what_is_wrong_and_how_noisy_it_was() -> None:
-    text = visible(calibrate_page.render(SICK, cpu_machine()))
+    text = visible(page_text(page_of(SICK, cpu_machine())))
     for line in (*say.troubles(SICK.collectives), say.noise(NOISY), say.ridge(SICK), say.headline(SICK)):
         assert line in text
     assert "Synthetic: made up, not measured." in text
@@ -43,7 +44,7 @@ def test_it_says_what_is_wrong_and_how_noisy_it_was() -> None:
 
 def test_no_headline_has_a_figure_that_cannot_be_used() -> None:
     busy = calibration(conditions=replace(QUIET, waited_share=0.5), collectives=None)
-    text = calibrate_page.render(busy, machine_of(busy))
+    text = page_text(page_of(busy, machine_of(busy)))
     assert '<div class="fact">' not in text
     assert (
         "Imaginary CPU 9000 could not be measured well enough: 50 % of the processor time that it asked for went to "
@@ -57,46 +58,44 @@ def test_no_headline_has_a_figure_that_cannot_be_used() -> None:
 def test_a_headline_has_the_other_figures() -> None:
     wide = replace(peak("bf16", 1.55e12), burst_flops_per_s=around(1.55e12, 0.3))
     found = calibration(peaks=(peak("fp32", 2.05e11), wide), bandwidths=())
-    text = visible(calibrate_page.render(found, machine_of(found)))
+    text = visible(page_text(page_of(found, machine_of(found))))
     assert "Imaginary CPU 9000 reaches at most 205 GFLOP/s in fp32." in text
     assert "peak bf16, best matmul bf16: its interval reaches 30 % to one side, more than 25 %" in text
 
 
 def test_a_healthy_machine_is_called_so() -> None:
-    text = visible(calibrate_page.render(calibration(), cpu_machine()))
+    text = visible(page_text(page_of(calibration(), cpu_machine())))
     assert "What is wrong" not in text
     assert "healthy: all results are correct" in text
 
 
 def test_the_catalogue_or_why_there_is_none() -> None:
-    gpu = calibrate_page.render(gpu_calibration(), gpu_machine())
+    gpu = page_text(page_of(gpu_calibration(), gpu_machine()))
     assert ["peak bf16", "989 TFLOP/s", "760 TFLOP/s ±2.0 %", "76.8 %"] in data_of(gpu)["tables"]["catalogue"]["rows"]
     assert "has no record of this machine" not in visible(gpu)
-    assert "has no record of this machine (it has no CPUs)" in visible(
-        calibrate_page.render(calibration(), cpu_machine())
-    )
+    assert "has no record of this machine (it has no CPUs)" in visible(page_text(page_of(calibration(), cpu_machine())))
 
 
 def test_the_first_screen_has_six_figures() -> None:
-    text = calibrate_page.render(calibration(), cpu_machine())
+    text = page_text(page_of(calibration(), cpu_machine()))
     assert text.count('<div class="fact">') == 6
     said = "reaches at most 1.55 TFLOP/s in bf16, 205 GFLOP/s in fp32, and a memory bandwidth of 16.8 GB/s"
     assert f"Imaginary CPU 9000 {said}" in visible(text)
 
 
 def test_what_was_not_measured_has_no_section() -> None:
-    text = calibrate_page.render(bare_calibration(), cpu_machine())
+    text = page_text(page_of(bare_calibration(), cpu_machine()))
     data = data_of(text)
     assert (data["charts"], data["tables"]) == ({}, {})
     assert re.findall(r'<section[^>]* id="(\w+)"', text) == ["verdict", "catalogue", "conditions", "definitions"]
     only_matmuls = calibration(bandwidths=(), collectives=None, roofline=None)
-    assert "reaches at most" in visible(calibrate_page.render(only_matmuls, cpu_machine()))
+    assert "reaches at most" in visible(page_text(page_of(only_matmuls, cpu_machine())))
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_it_is_small_and_speaks(language: str) -> None:
     with speaking(language):
-        text = calibrate_page.render(SICK, cpu_machine())
+        text = page_text(page_of(SICK, cpu_machine()))
     assert len(text.encode()) < MOST_BYTES
     assert f'<html lang="{ {"en": "en", "zh": "zh-CN"}[language] }">' in text
 
@@ -107,7 +106,7 @@ def test_names_are_data_and_never_markup() -> None:
         collectives=replace(collectives(), backend=EVIL),
         peaks=tuple(replace(one, shape=EVIL) for one in calibration().peaks),
     )
-    text = calibrate_page.render(evil, replace(cpu_machine(), name=EVIL))
+    text = page_text(page_of(evil, replace(cpu_machine(), name=EVIL)))
     assert "<img" not in text
     assert EVIL[:40] in visible(text)
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from redline.analysis.accounts import ACCOUNTS
+from redline.ledger.accounts import ACCOUNTS
 from redline.report.html import frame
 from redline.report.html.diagnose import account_names
 

@@ -3,11 +3,10 @@
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from redline.planner.serve.serving_plan import Ranged
-from redline.planner.train.transformer import Transformer
+from redline.plan.serve.serving_plan import Ranged
+from redline.plan.train.transformer import Transformer
 from redline.report.html.plan.serve import page as serve_page
 from redline.report.html.plan.train import figures
 from redline.report.html.plan.train import page as train_page
@@ -16,8 +15,8 @@ from redline.report.html.tables import amount
 from redline.report.language import speaking
 from redline.report.plan.serve import serving_messages as say_serve
 from redline.report.plan.train import training_messages as say
-from tests.made_plans import changes, job, llama, nothing_fits, plan, point, scatter, serving_plan, validation
-from tests.pages import data_of, visible
+from tests.support.made_plans import changes, job, llama, nothing_fits, plan, point, serving_plan, validation
+from tests.support.pages import data_of, visible
 
 MOST_BYTES = 2_500_000
 EVIL = "</script><img src=x onerror=alert(1)>&amp;"
@@ -136,7 +135,7 @@ def test_a_page_without_a_price_has_the_room() -> None:
 
 
 def test_the_page_of_a_validation_has_every_table_and_chart() -> None:
-    text = validate_page.render(validation(), [scatter()], [scatter("jax", 3), scatter()], [scatter("SGLang")])
+    text = validate_page.render(validation())
     data = data_of(text)
     assert set(data["charts"]) == {"steps_seen", "memory_seen", "serving_seen"}
     tables = {"steps", "stacks", "choices", "each_choice", "memory", "verdicts", "serving", "serving_groups"}
@@ -144,9 +143,3 @@ def test_the_page_of_a_validation_has_every_table_and_chart() -> None:
     assert set(data["tables"]) == tables
     assert [group["name"] for group in data["charts"]["memory_seen"]["groups"]] == ["nanotron", "jax"]
     assert "Median error: step time 7.5 % where the model was left out of the fit" in visible(text)
-
-
-def test_points_that_are_no_measurement_are_not_drawn() -> None:
-    odd = replace(scatter(points=2), measured=np.array([np.nan, 2.0]), predicted=np.array([1.0, 3.0]))
-    (group,) = validate_page.figure([odd], "s", 1.0)["groups"]
-    assert [(one["x"], one["y"]) for one in group["points"]] == [(2.0, 3.0)]

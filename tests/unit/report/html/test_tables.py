@@ -2,8 +2,8 @@
 
 import pytest
 
+from redline.report.document import ReportTable
 from redline.report.html.tables import amount, sorted_table
-from redline.report.report_table import ReportTable
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 import random
 from pathlib import Path
 
-from redline.report.inspect.text import MOST_ROWS, render
+from redline.report.inspect import MOST_ROWS, document_of
+from redline.report.terminal import text_of
 from redline.verbs.inspect import inspect
-from tests.conftest import Event, collective, document, kernel, launch, op, region
+from tests.support.events import Event, collective, document, kernel, launch, op, region
 
 
 def shown(folder: Path, *, verbose: bool = False) -> str:
-    return render(inspect([folder]), verbose=verbose)
+    return text_of(document_of(inspect([folder]), verbose=verbose))
 
 
 def write(folder: Path, *documents: bytes) -> Path:

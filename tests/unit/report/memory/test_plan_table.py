@@ -9,10 +9,9 @@ import pytest
 import redline
 from redline.report.language import speaking
 from redline.report.memory.memory_result import MemoryResult
-from redline.report.memory.text import render_text
-from tests.conftest import ROOT
-from tests.made_snapshots import MAIN, MIB, MadeAllocator
-from tests.unit.analysis.memory.test_plan_comparison import FORWARD, measured, planned
+from tests.support.command_line import ROOT
+from tests.support.made_snapshots import MAIN, MIB, MadeAllocator
+from tests.support.memory_plans import FORWARD, measured, planned
 
 GOLDEN = ROOT / "tests" / "golden" / "memory"
 
@@ -27,7 +26,7 @@ def _result(folder: Path, *, is_host: bool = True) -> MemoryResult:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_text(language: str, tmp_path: Path, update_golden: bool) -> None:
     with speaking(language):
-        text = render_text(_result(tmp_path))
+        text = _result(tmp_path).text()
     path = GOLDEN / f"plan.{language}.txt"
     if update_golden:
         path.write_text(text)

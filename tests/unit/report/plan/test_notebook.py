@@ -5,11 +5,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from redline.planner.train.transformer import Transformer
+from redline.plan.train.transformer import Transformer
 from redline.report.language import speaking
 from redline.report.plan import notebook
 from redline.report.plan.train.training_messages import HOLDERS, PARTS
-from tests.made_plans import job, llama, nothing_fits, plan, serving_plan, validation
+from tests.support.made_plans import job, llama, nothing_fits, plan, serving_plan, validation
 
 ALLOWED = {"div", "table", "tr", "td", "ul", "li", "details", "summary"}
 PAYLOAD = "'><img src=x onerror=alert(1)>"

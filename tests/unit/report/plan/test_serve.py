@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from redline.planner.serve.serving_cost import ServingLimit
-from redline.planner.serve.serving_plan import Ranged, ServingPlan
-from redline.planner.serve.serving_trust import ServingSituation
+from redline.plan.serve.forward_passes import ServingLimit
+from redline.plan.serve.serving_plan import Ranged, ServingPlan, ServingSituation
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.plan.serve import serving_messages as say
@@ -14,8 +13,8 @@ from redline.report.plan.serve.json import as_record
 from redline.report.plan.serve.json import render as render_json
 from redline.report.plan.serve.text import render
 from redline.report.terminal import width_of
-from tests.conftest import ROOT
-from tests.made_plans import measured_engine, point, serving_plan
+from tests.support.command_line import ROOT
+from tests.support.made_plans import measured_engine, point, serving_plan
 
 GOLDEN = ROOT / "tests" / "golden" / "plan"
 NOTHING_FITS = serving_plan(

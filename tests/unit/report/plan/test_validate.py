@@ -11,8 +11,8 @@ from redline.report.plan.validate.json import as_record
 from redline.report.plan.validate.json import render as render_json
 from redline.report.plan.validate.text import render
 from redline.report.terminal import width_of
-from tests.conftest import ROOT
-from tests.made_plans import validation
+from tests.support.command_line import ROOT
+from tests.support.made_plans import validation
 
 GOLDEN = ROOT / "tests" / "golden" / "plan"
 

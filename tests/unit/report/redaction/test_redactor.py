@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 import redline
 from redline.errors import InputError, NotATraceError
-from redline.ranks.read_failures import Failure
+from redline.job.read_failures import Failure
 from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.redaction.private import MARK, Private
 from redline.report.redaction.redaction_notice import redacted_text
 from redline.report.redaction.redactor import Redactor, Removed
-from redline.testing.synthetic import JobSpec, write_job
+from tests.support.traces.synthetic import JobSpec, write_job
 
 
 @pytest.fixture(scope="module")

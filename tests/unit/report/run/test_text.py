@@ -7,78 +7,15 @@ from typing import Any
 
 import pytest
 
-from redline.launch.digests_record import DigestsRecord
-from redline.launch.outside.stall import Stall, Standing
-from redline.launch.run_record import RankRecord, RunRecord, WindowRecord
+from redline.capture.digests_record import DigestsRecord
+from redline.capture.run_record import RunRecord
+from redline.capture.supervisor.stall import Stall, Standing
 from redline.report.display import PLAIN_COLUMNS, Display, displaying
 from redline.report.language import speaking
 from redline.report.run.run_messages import TOLD
 from redline.report.run.text import MOST_LINES, render, render_stall
 from redline.report.terminal import width_of
-
-MS = 1_000_000
-
-
-def window(**changed: Any) -> WindowRecord:
-    known = WindowRecord(
-        number=1,
-        state="written",
-        first_step=10,
-        steps=3,
-        length_ns=36 * MS,
-        stall_ns=20 * MS,
-        writing_ns=90 * MS,
-        writing_cpu_ns=80 * MS,
-        path="window-1/rank-0.trace.json.gz",
-        raw_bytes=4_000_000,
-        size_bytes=400_000,
-        sha256="0" * 64,
-        slowdown=1.2,
-    )
-    return replace(known, **changed)
-
-
-def rank(number: int = 0, **changed: Any) -> RankRecord:
-    known = RankRecord(
-        rank=number,
-        restart=0,
-        host="node",
-        pid=100 + number,
-        steps=1000,
-        step_kind="optimizer",
-        step_ns=10 * MS,
-        step_p10_ns=9 * MS,
-        step_p90_ns=12 * MS,
-        slowest_ns=40 * MS,
-        step_mean_ns=10 * MS,
-        step_wait_ns=1 * MS,
-        input_wait_ns=1000 * MS,
-        batches=1000,
-        peak_bytes=600_000_000 + number,
-        capture_cost_ns=20 * MS,
-        finished=True,
-        windows=(window(),),
-        notes=(),
-        facts={"versions": {"torch": "2.13.0"}},
-    )
-    return replace(known, **changed)
-
-
-def run(*ranks: RankRecord, **changed: Any) -> RunRecord:
-    known = RunRecord(
-        command=("python", "train.py", "--size", "3"),
-        folder="/x",
-        launcher="python",
-        world=max(len({one.rank for one in ranks}), 1),
-        started="2026-01-01T00:00:00Z",
-        wall_ns=12_000 * MS,
-        exit_code=0,
-        signal=None,
-        ranks=ranks,
-        machine={},
-        settings={"capture": True, "after": 8, "steps": 3, "when": ""},
-    )
-    return replace(known, **changed)
+from tests.support.run_records import MS, rank, run, window
 
 
 def shown(record: RunRecord, folder: Path | None = Path("runs/a")) -> list[str]:
@@ -306,7 +243,7 @@ def test_in_chinese() -> None:
 
 def test_what_processes_note_is_known_here_and_in_the_reference() -> None:
     root = Path(__file__).parents[4]
-    source = "".join(path.read_text() for path in (root / "src" / "redline" / "launch" / "inside").rglob("*.py"))
+    source = "".join(path.read_text() for path in (root / "src" / "redline" / "capture" / "worker").rglob("*.py"))
     codes = set(re.findall(r'notes\.add\(\s*"([\w-]+)"', source))
     page = (root / "docs" / "reference" / "run.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith("| `ranks[].notes[].code`")]

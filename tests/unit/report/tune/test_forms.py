@@ -17,8 +17,8 @@ from redline.report.tune.ladder import ladder_rows
 from redline.report.tune.tune_report import TuneReport
 from redline.tuning.script_diff import ScriptDiff, UnplacedLever
 from redline.tuning.tune_result import Objective, Rejected, Rejection, TuneResult
-from tests.browsing import PAYLOADS
-from tests.made_tunings import (
+from tests.support.browsing import PAYLOADS
+from tests.support.made_tunings import (
     FASTER,
     LESS_MEMORY,
     NOTHING,

@@ -10,7 +10,7 @@ from redline.numerics import Numerics
 from redline.report.tune.ladder import LadderTime, ladder_rows
 from redline.trials.trial_result import Stopped, Timed, TrialResult
 from redline.tuning.tune_result import Ladder, Objective
-from tests.made_tunings import (
+from tests.support.made_tunings import (
     FASTER,
     LESS_MEMORY,
     NOTHING,

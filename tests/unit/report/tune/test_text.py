@@ -13,8 +13,8 @@ from redline.report.tune.progress_sentences import told_line
 from redline.report.tune.text import render
 from redline.trials.trial_result import Timed
 from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung, TuneResult
-from tests.conftest import ROOT
-from tests.made_tunings import (
+from tests.support.command_line import ROOT
+from tests.support.made_tunings import (
     COMMAND,
     FASTER,
     LESS_MEMORY,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from redline.monitor.alarm import Alarm, AlarmKind
 from redline.report.language import speaking
-from redline.report.watch.alarm_messages import alarm_line
+from redline.report.watch import alarm_line
+from redline.watch.alarm import Alarm, AlarmKind
 
 
 def alarm(kind: AlarmKind, **values: object) -> Alarm:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from redline.analysis.memory.device_memory import read_device_memories
 from redline.errors import InputError, UnexpectedError
-from redline.ranks.read_failures import attempted
-from tests.made_snapshots import MadeAllocator, random_allocator
+from redline.job.read_failures import attempted
+from redline.ledger.memory.device_memory import read_device_memories
+from tests.support.made_snapshots import MadeAllocator, random_allocator
 
 _MUTANTS, _PARTS = 20_000, 4
 _MOST_S = 5.0  # of CPU time for one mutant, on a busy machine

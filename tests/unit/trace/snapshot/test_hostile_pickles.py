@@ -14,7 +14,7 @@ import pytest
 
 from redline.errors import InputError
 from redline.trace.snapshot.read_snapshot import read_snapshot
-from tests.made_snapshots import MadeAllocator
+from tests.support.made_snapshots import MadeAllocator
 
 MOST_S = 5.0  # of CPU time; a busy machine included
 

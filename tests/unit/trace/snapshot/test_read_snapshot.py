@@ -14,7 +14,7 @@ from redline.timeline.problems import Reason
 from redline.trace.snapshot.plain_pickle import numbers_of
 from redline.trace.snapshot.read_snapshot import looks_like_snapshot, read_snapshot
 from redline.trace.snapshot.snapshot import AllocatorAction, BlockState, Snapshot
-from tests.made_snapshots import MadeAllocator, random_allocator
+from tests.support.made_snapshots import MadeAllocator, random_allocator
 
 
 def _written(content: Any, path: Path, protocol: int = 4) -> Path:

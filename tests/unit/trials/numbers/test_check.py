@@ -15,8 +15,8 @@ from redline.trials.numbers.check import NumbersResult, check_source
 from redline.trials.numbers.floors import PERTURBATION, NumberFloors, floors_of
 from redline.trials.numbers.kept_runs import check_kept
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey
-from tests.unit.trials.numbers.made_runs import Values, all_off, key, model, off, run, tensor
-from tests.unit.trials.numbers.test_run_numbers import FACTS, recorded
+from tests.support.made_numbers import Values, all_off, key, model, off, run, tensor
+from tests.support.recorded_numbers import FACTS, recorded
 
 REFERENCE = model()
 

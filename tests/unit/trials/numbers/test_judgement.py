@@ -9,7 +9,7 @@ from redline.numerics import Numerics
 from redline.trials.numbers.floors import NumberFloors, floors_of
 from redline.trials.numbers.judgement import NumbersJudgement, judge
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey
-from tests.unit.trials.numbers.made_runs import Values, all_off, key, model, off, run, tensor
+from tests.support.made_numbers import Values, all_off, key, model, off, run, tensor
 
 REFERENCE = model()
 NOISE = 1e-6

@@ -9,20 +9,14 @@ pytest.importorskip("torch")
 
 import torch
 
+from redline.capture.worker.numbers.local_part import LocalPart
+from redline.capture.worker.numbers.recording import NumbersRecording
+from redline.capture.worker.numbers.sketch import add_to_sketch
 from redline.errors import InputError
-from redline.launch.inside.numbers.local_part import LocalPart
-from redline.launch.inside.numbers.recording import NumbersRecording
-from redline.launch.inside.numbers.sketch import add_to_sketch
 from redline.trials.numbers.run_numbers import TensorKey, read_run
+from tests.support.recorded_numbers import FACTS, recorded
 
-FACTS = {"world": 1, "steps": 1, "by_optimizer": True, "lowered": False, "failure": ""}
 WEIGHT = TensorKey(0, "gradient", "weight")
-
-
-def recorded(tensor: torch.Tensor) -> NumbersRecording:
-    recording = NumbersRecording()
-    recording.add(0, "gradient", "weight", tensor)
-    return recording
 
 
 def shard(whole: torch.Tensor, rows: slice) -> NumbersRecording:
@@ -104,8 +98,8 @@ def test_a_recording_that_failed_inside_is_told(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda data: data[:-8], "is cut short"),
-        (lambda data: b"nonsense", "holds no recorded numbers"),
-        (lambda data: b"[1]\n", "holds no recorded numbers"),
+        (lambda data: b"nonsense", "damaged, or not recorded numbers"),
+        (lambda data: b"[1]\n", "damaged, or not recorded numbers"),
         (lambda data: b"{}\n", "was not written by Redline"),
     ],
 )

@@ -2,10 +2,6 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.backward_passes import FORWARD
-from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import (
@@ -21,6 +17,10 @@ from redline.findings.exposed import (
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.rules.communication.expert_all_to_all import expert_exchanges
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.backward_passes import FORWARD
+from redline.ledger.rank.digest import Digest
 from redline.numerics import Numerics
 
 LEAST_SHARE = 0.05  # of the step

@@ -4,11 +4,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.host_phases import PHASES, Phase
-from redline.analysis.rank.phases import KINDS, PhaseKind
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import (
@@ -31,6 +26,11 @@ from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.rules.communication.fp32_gradients import computes_narrow
 from redline.findings.rules.communication.gradient_accumulation import exchanged_early
 from redline.findings.sharding import parameter_gathers
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.host_phases import PHASES, Phase
+from redline.ledger.rank.phases import KINDS, PhaseKind
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import (
@@ -20,6 +19,7 @@ from redline.findings.exposed import (
     untold_figures,
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.ledger.job.combine import Diagnosis
 from redline.numerics import Numerics
 
 LEAST_SHARE = 0.05  # of the step

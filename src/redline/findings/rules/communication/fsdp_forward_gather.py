@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.backward_passes import FORWARD
-from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import untold
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import exposed_gathers, parameter_gathers
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.backward_passes import FORWARD
+from redline.ledger.rank.digest import Digest
 from redline.numerics import Numerics
 
 LEAST_SHARE = 0.03  # of the step

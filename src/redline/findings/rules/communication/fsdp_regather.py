@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import untold
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import exposed_gathers, gathered_again, parameter_gathers
+from redline.ledger.job.combine import Diagnosis
 from redline.numerics import Numerics
 
 LEAST_SHARE = 0.03  # of the step

@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import (
@@ -18,6 +15,9 @@ from redline.findings.exposed import (
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.sharding import with_hooks
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.digest import Digest
 from redline.numerics import Numerics
 
 LEAST_SHARE = 0.01  # of the step

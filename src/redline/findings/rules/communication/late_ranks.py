@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.lateness import BEFORE, Lateness, LateRank
-from redline.analysis.rank.exchanges import POINT_TO_POINT
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Evidence, Grade
 from redline.findings.exposed import exchanges_where, held_up_until, last_part, waiting_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.lateness import BEFORE, Lateness, LateRank
+from redline.ledger.rank.exchanges import POINT_TO_POINT
 from redline.numerics import Numerics
 from redline.replay.changes import Change, Target, TimeChange
 
@@ -114,21 +114,26 @@ def explain(totals: MatchTotals) -> Iterator[Evidence]:
 def _cause(cause: str, values: dict[str, float | str]) -> Evidence:
     if cause == BEFORE:
         return Evidence(
-            "It was already up to {cause_ns} late when the window began: the cause is not in the traces.",
+            "Rank {rank} was already up to {cause_ns} late when the window began: the cause is not in the traces.",
             values,
             Bearing.WEAKENS,
         )
     if cause == "compute":
-        return Evidence("Before that it computes {cause_ns} longer than the median rank.", values)
+        return Evidence("Before that rank {rank} computes {cause_ns} longer than the median rank.", values)
     if cause == "communication":
-        return Evidence("Before that it communicates and copies {cause_ns} longer than the median rank.", values)
+        return Evidence(
+            "Before that rank {rank} communicates and copies {cause_ns} longer than the median rank.", values
+        )
     if cause == "input":
-        return Evidence("Before that it waits {cause_ns} longer for its data loader than the median rank.", values)
+        return Evidence(
+            "Before that rank {rank} waits {cause_ns} longer for its data loader than the median rank.", values
+        )
     if cause == "host":
         return Evidence(
-            "Before that its device waits {cause_ns} longer for the host than that of the median rank.", values
+            "Before that the device of rank {rank} waits {cause_ns} longer for the host than that of the median rank.",
+            values,
         )
-    return Evidence("The traces do not show what takes it longer than the median rank.", values)
+    return Evidence("The traces do not show what takes rank {rank} longer than the median rank.", values)
 
 
 def _pattern(pattern: str, values: dict[str, float | str]) -> Evidence:
@@ -138,7 +143,7 @@ def _pattern(pattern: str, values: dict[str, float | str]) -> Evidence:
         return Evidence("The late rank changes: look for noise or uneven work rather than for a slow machine.", values)
     if pattern == "first step only":
         return Evidence(
-            "It is late in the first step only, which has {first_step_share} of that waiting: the ranks may "
+            "Rank {rank} is late in the first step only, which has {first_step_share} of that waiting: the ranks may "
             "have started at different times.",
             values,
             Bearing.VOIDS,

@@ -6,14 +6,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from redline.analysis.accounts import COMPUTE
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, waiting_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.ledger.accounts import COMPUTE
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.numerics import Numerics
 
 Neighbours: TypeAlias = dict[int, set[int]]

@@ -4,10 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.backward_passes import AFTER_BACKWARD
-from redline.analysis.rank.digest import Digest
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import (
@@ -20,6 +16,10 @@ from redline.findings.exposed import (
     untold_figures,
 )
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.backward_passes import AFTER_BACKWARD
+from redline.ledger.rank.digest import Digest
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64

@@ -6,14 +6,14 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from redline.analysis.job.collective_table import CollectiveRow
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import CollectiveSeries
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import exchanges_where, last_part, time_of
 from redline.findings.rule import JobMatch, MatchTotals, Rule
+from redline.ledger.job.collective_table import CollectiveRow
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.exchanges import CollectiveSeries
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.trace.schema import ENDS_TOGETHER

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.digest import Digest
-from redline.analysis.rank.exchanges import POINT_TO_POINT, CollectiveSeries
-from redline.analysis.rank.rank_analysis import LATENCY_NS
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_figures
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.rules.communication.reduced_after_backward import after_backward
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.exchanges import POINT_TO_POINT, CollectiveSeries
+from redline.ledger.rank.rank_analysis import LATENCY_NS
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 

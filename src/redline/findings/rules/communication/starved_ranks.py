@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.rank_match import RankMatch
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import last_part
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.rules.host import starved_machine
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.rank_match import RankMatch
 from redline.numerics import Numerics
 
 LEAST_SHARE = 0.01  # of the step

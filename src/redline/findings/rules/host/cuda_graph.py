@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.accounts import IDLE
-from redline.analysis.rank.digest import SHORT_KERNEL_NS
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.what_if import launching_gone
+from redline.ledger.accounts import IDLE
+from redline.ledger.rank.digest import SHORT_KERNEL_NS
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.timeline import NONE
 from redline.trace.steps import ENGINE_ANCHOR

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.waits import Cause, Waits
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.what_if import synchronising_gone
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.waits import Cause, Waits
 from redline.numerics import Numerics
 from redline.timeline.timeline import NONE
 

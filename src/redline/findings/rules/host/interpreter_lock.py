@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.accounts import Account
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.host_counters import Floats, spread
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.accounts import Account
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.host_evidence import HostEvidence, ThreadTime
 from redline.timeline.intervals import Intervals

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.step_borders import engine_gaps
-from redline.analysis.rank.waits import Cause
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.small_copies import SMALL_BYTES
 from redline.findings.what_if import reading_gone
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.step_borders import engine_gaps
+from redline.ledger.rank.waits import Cause
 from redline.numerics import Numerics
 from redline.trace.steps import ENGINE_ANCHOR
 

@@ -1,11 +1,11 @@
 """RL-H02: the host launches small kernels more slowly than the device runs them, and no step repeats another."""
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
 from redline.findings.rule import Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import explain, is_launch_bound, launch_gaps, repeats
 from redline.findings.what_if import launching_gone
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 
 

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from redline.analysis.accounts import IDLE, Account
-from redline.analysis.rank.call_sites import CallSite, call_sites
-from redline.analysis.rank.host_activity import host_activities
-from redline.analysis.rank.host_phases import Phase
-from redline.analysis.rank.rank_analysis import PAUSE_NS, RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.kinds_of_work import is_training
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.cuda_graph import FEW_KERNELS
 from redline.findings.usual_steps import without_warm_up
+from redline.ledger.accounts import IDLE, Account
+from redline.ledger.rank.call_sites import CallSite, call_sites
+from redline.ledger.rank.host_activity import host_activities
+from redline.ledger.rank.host_phases import Phase
+from redline.ledger.rank.rank_analysis import PAUSE_NS, RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import CALL_KINDS, Kind

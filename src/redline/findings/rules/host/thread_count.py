@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.host_counters import Floats, spread
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.host_evidence import HostEvidence, MachineShare
 

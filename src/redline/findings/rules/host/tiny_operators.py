@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.accounts import Account
-from redline.analysis.rank.host_phases import Phase
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.findings.savings import work_that_stays
+from redline.ledger.accounts import Account
+from redline.ledger.rank.host_phases import Phase
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
@@ -41,6 +42,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         "computing_ns": float(own_ns[tiny].sum()),
     }
     claim = analysis.in_steps - elsewhere - analysis.idle_in(Account.INPUT) - analysis.pauses
+    claim -= work_that_stays(analysis)
     return RuleMatch(claim=claim - analysis.busy_with(rows[own_ns >= SMALL_NS]), figures=figures)
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.fixes import optimizer_fix
 from redline.findings.optimizer_work import cost, optimizer_steps
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.trace import schema
 

@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from redline.analysis.rank.call_sites import call_sites
-from redline.analysis.rank.host_phases import Phase
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.phases import PhaseKind
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.kinds_of_work import WorkKind, around_models, kinds_in
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.garbage_collection import collecting
 from redline.findings.usual_steps import without_warm_up
+from redline.ledger.rank.call_sites import call_sites
+from redline.ledger.rank.host_phases import Phase
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.phases import PhaseKind
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from redline.analysis.accounts import Account
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.fixes import loader_fix, loader_names
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.what_if import loading_gone
+from redline.ledger.accounts import Account
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind

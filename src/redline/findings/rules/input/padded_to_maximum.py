@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.disjoint_work import Owned
-from redline.analysis.rank.padding import padding_of
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.disjoint_work import Owned
+from redline.ledger.rank.padding import padding_of
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 

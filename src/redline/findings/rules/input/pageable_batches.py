@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.waits import Cause
 from redline.findings.callers import site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.host.small_copies import copying
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.waits import Cause
 from redline.numerics import Numerics
 
 LARGE_BYTES = 1_000_000

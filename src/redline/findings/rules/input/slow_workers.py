@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.host_phases import Phase
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.fixes import loader_fix
@@ -13,6 +11,8 @@ from redline.findings.kinds_of_work import WorkKind, kinds_in
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.input.no_workers import NAMES, WAITING_SHARE, loading, loading_values
 from redline.findings.what_if import loading_gone
+from redline.ledger.rank.host_phases import Phase
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind

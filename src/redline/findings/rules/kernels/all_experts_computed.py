@@ -7,18 +7,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import last_part
 from redline.findings.operator_cost import argument_texts, backward_of, cost_of, operators_in_steps, outermost
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.trace import schema
-from redline.work.sizes import shapes_of
 
 Shape = tuple[int, ...]
 STEP_SHARE = 0.05  # of the step

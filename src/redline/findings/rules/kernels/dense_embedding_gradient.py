@@ -5,19 +5,19 @@ from math import prod
 
 import numpy as np
 
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import list_shapes_of, shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
-from redline.work.sizes import list_shapes_of, shapes_of
 
 Shape = tuple[int, ...]
 FEW = 1 / 8  # of the rows of a table, at most, that a step looks up

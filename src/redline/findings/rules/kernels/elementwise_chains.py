@@ -4,21 +4,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.kernels import Floats
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import beyond, in_families, savings
 from redline.findings.tensor_copies import plain_copies
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.distinct import distinct
+from redline.ledger.rank.kernels import Floats
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import elements_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
-from redline.work.sizes import elements_of
 
 KERNEL_SHARE = 0.2  # of the kernel time
 FUSABLE = ("elementwise", "reduction", "norm", "softmax", "copy", "loss")

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import argument_texts
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
+from redline.ledger.rank.distinct import distinct
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
-from redline.work.sizes import shapes_of
+from redline.roofline.sizes import shapes_of
 
 KERNEL_SHARE = 0.15  # of the kernel time, in calls of one operator with the same shapes
 ROOF_SHARE = 0.4  # of its roof: libraries reach 60 % and more on sizes that suit them

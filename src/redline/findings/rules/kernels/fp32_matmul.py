@@ -4,10 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.kernels import Floats, OperatorCalls
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.ratings import operators_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import where_arguments
@@ -15,13 +11,17 @@ from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
 from redline.findings.what_if import claimed_time_gone
 from redline.hardware.machine import Machine
+from redline.ledger.rank.kernels import Floats, OperatorCalls
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.ratings import operators_of
 from redline.numerics import Numerics
 from redline.replay.changes import Change
+from redline.roofline.roofline import NS_PER_S
+from redline.roofline.sizes import has_tensor_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import NONE
 from redline.trace import schema
-from redline.work.roofline import NS_PER_S
-from redline.work.sizes import has_tensor_of
 
 WIDE_SHARE = 0.5  # of the time in products
 PRODUCT_SHARE = 0.05  # of the kernel time: a job that multiplies less gains little

@@ -4,21 +4,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.disjoint_work import Owned
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.ratings import operators_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import are_inside, marked, where_arguments
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.disjoint_work import Owned
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.ratings import operators_of
 from redline.numerics import Numerics
+from redline.roofline.sizes import has_tensor_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
-from redline.work.sizes import has_tensor_of
 
 BUSY_SHARE = 0.05  # of the device's busy time, in fp64
 MOST = 0.5  # of it: then lists of tensors, whose types are not recorded, are fp64 too

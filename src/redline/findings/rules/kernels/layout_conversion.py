@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import cost_of, marked, read_again
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.tensor_copies import layout_conversions, mixed_layouts
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.callers import caller_of, site_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import backward_of, cost_of, read_again
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.tensor_copies import plain_copies
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 
 LEAST_SHARE = 0.03  # of the step: some copies are needed, and a few cost little

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.kernels import Floats
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import of_calls, savings
+from redline.ledger.rank.distinct import distinct
+from redline.ledger.rank.kernels import Floats
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import BatchedMatmul, product_of
 from redline.timeline.table import I64
 from redline.trace.steps import ENGINE_ANCHOR
-from redline.work.sizes import BatchedMatmul, product_of
 
 RIDGE_SHARE = 0.5  # of the FLOPs per byte above which the peak is the limit
 STEP_SHARE = 0.05  # of the steps, in such products

@@ -5,25 +5,26 @@ from math import prod
 
 import numpy as np
 
-from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.host_phases import Phase
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.phases import PhaseKind
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.model_calls import steady_growth
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.findings.savings import FLOPS_PER_BYTE, work_that_stays
+from redline.ledger.rank.distinct import distinct
+from redline.ledger.rank.host_phases import Phase
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.phases import PhaseKind
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
-from redline.work.sizes import shapes_of
 
-FEW_ROWS = 32
-"""Of a layer's input, all samples and positions together. A weight of four bytes is used in two FLOPs for each row, and
-a core computes about 16 FLOPs in the time that it takes to read a byte: with so few rows, it waits for the weights."""
+FEW_ROWS = 2 * FLOPS_PER_BYTE
+"""Of a layer's input, all samples and positions together: a weight of four bytes is used in two FLOPs for each row, so
+that with fewer rows a core waits for the weights."""
 SHARE = 0.5  # of the time in layers, that such few rows take
 LEAST_SHARE = 0.1  # of the step
 LOOPS = 2  # calls of layers to each parameter that gets a gradient: the model runs several times in a pass
@@ -53,7 +54,7 @@ def match(analysis: RankAnalysis) -> RuleMatch | None:
         "samples": float(np.median(samples[few])),
         "one_by_one": float(is_one_by_one and passes < 2),
     }
-    return RuleMatch(claim=claim, figures=figures)
+    return RuleMatch(claim=claim - work_that_stays(analysis), figures=figures)
 
 
 def _runs_repeatedly(analysis: RankAnalysis, calls: int) -> bool:

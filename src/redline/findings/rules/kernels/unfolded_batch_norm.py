@@ -5,19 +5,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.fixes import is_training
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import shapes_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import Timeline
 from redline.trace import schema
-from redline.work.sizes import shapes_of
 
 LEAST_SHARE = 0.03  # of the step
 NORM = "aten::batch_norm"

@@ -4,18 +4,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.attention import UNKNOWN, AttentionSpan, attentions_of
 from redline.findings.callers import outermost_operators
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.savings import beyond, savings
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.roofline import NS_PER_S
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
-from redline.work.roofline import NS_PER_S
 
 STEP_SHARE = 0.1  # of the steps
 _WIDTH_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}

@@ -5,18 +5,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from redline.analysis.rank.activity import Mask
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.activity import Mask
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import list_shapes_of, product_of, shapes_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import Kind
 from redline.trace import schema
-from redline.work.sizes import list_shapes_of, product_of, shapes_of
 
 Shape = tuple[int, ...]
 STEP_SHARE = 0.05  # of the step

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.distinct import distinct
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.ratings import recomputed
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
 from redline.findings.rules.kernels.small_batch import headroom_of
+from redline.ledger.rank.distinct import distinct
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.ratings import recomputed
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.job.combine import Diagnosis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Evidence, Grade
 from redline.findings.rule import JobMatch, MatchTotals, Rule
 from redline.findings.usual_steps import is_usual
+from redline.ledger.job.combine import Diagnosis
 from redline.numerics import Numerics
 
 FEWEST_STEPS = 3

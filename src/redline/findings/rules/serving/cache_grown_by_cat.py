@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import list_shapes_of
 from redline.timeline.table import I64
 from redline.trace import schema
-from redline.work.sizes import list_shapes_of
 
 LEAST_LENGTHS = 3  # that the cache had in the window
 LONG = 8  # tokens in the cache for each new one: appending to a short one costs little

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.called_models import ModelCall, is_usual, model_of, steps_of_calls, time_of
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.timeline import Kind
 from redline.trace import schema

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
-from redline.analysis.rank.step_borders import engine_gaps
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.ledger.rank.step_borders import engine_gaps
 from redline.numerics import Numerics
 from redline.trace.steps import ENGINE_ANCHOR
 

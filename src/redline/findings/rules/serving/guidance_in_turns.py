@@ -7,7 +7,6 @@ from itertools import chain
 
 import numpy as np
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.called_models import (
     ModelCall,
     is_usual,
@@ -20,6 +19,7 @@ from redline.findings.called_models import (
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 
 STEP_SHARE = 0.05  # of the step

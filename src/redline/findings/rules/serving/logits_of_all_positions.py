@@ -5,16 +5,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from redline.analysis.rank.name_matching import matching
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.model_calls import runs_backward
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import shapes_of
 from redline.trace import schema
-from redline.work.sizes import shapes_of
 
 WIDE = 4  # times as many logits as inputs: the head of a language model, and no layer inside it
 STEP_SHARE = 0.03  # of the step

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.called_models import ModelCall, is_usual, shapes_of_call, steps_of_calls
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import argument_texts, operators_in_steps, outermost
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.sizes import shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
-from redline.work.sizes import shapes_of
 
 MOST_USED = 0.5  # of the positions
 STEP_SHARE = 0.05  # of the step

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from redline.analysis.rank.rank_analysis import RankAnalysis
 from redline.findings.called_models import (
     ModelCall,
     is_usual,
@@ -17,6 +16,7 @@ from redline.findings.called_models import (
 from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import MatchTotals, Rule, RuleMatch
+from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 
 STEP_SHARE = 0.03  # of the step

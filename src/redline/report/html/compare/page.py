@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
-from redline.analysis.accounts import ACCOUNTS
+from redline.ledger.accounts import ACCOUNTS
 from redline.report.compare.compare_result import CompareResult
 from redline.report.compare.sentences import remarks, spread_sentences, verdict_sentence
 from redline.report.compare.tables import tables_of, time_difference
@@ -54,7 +54,7 @@ def render(result: CompareResult) -> str:
             words=table_text(),
         ),
         titles={name: table.title for name, table in shown.items()},
-        headline=verdict_sentence(difference),
+        headline=sentences([result.about, verdict_sentence(difference)]),
         second=sentences(spread_sentences(result)),
         remarks=list(remarks(result)),
         steps=list(_steps(result)),

@@ -1,7 +1,7 @@
 """The accounts as the page knows them: a code for its style sheet and scripts, and a name for people."""
 
-from redline.analysis.accounts import Account
 from redline.findings.match import COMPUTE
+from redline.ledger.accounts import Account
 from redline.report.diagnose import account_messages
 from redline.report.language import _
 

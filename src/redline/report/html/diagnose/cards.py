@@ -8,7 +8,7 @@ from markupsafe import Markup
 from redline.findings.evidence import Grade
 from redline.findings.finding import ClaimedTime, Finding
 from redline.findings.pages import SECTIONS
-from redline.report.diagnose.finding_messages import times
+from redline.report.diagnose.finding_messages import as_fast_text, speedup_text
 from redline.report.diagnose.findings_screen import Card, card_of
 from redline.report.diagnose.findings_table import grade_text, numerics_text
 from redline.report.html.diagnose import account_names
@@ -19,7 +19,6 @@ from redline.units import format_ns
 
 _WORTH_SAYING = 1.1  # times as fast
 _LEAST_SHOWN = 0.0005  # of the step: less is shown as 0.0 %
-_SAME = 0.005  # of the step: less apart is shown as one number
 _MOST_PLACES = 3
 _MORE = ("cause", "thorough_fix", "bound", "numerics", "ignore", "fooled", "sources")
 
@@ -39,13 +38,12 @@ class PageCard:
 
     code: str
     title: str
-    share: str  # of the step, that is this finding's alone; "" for a remark
+    share: str  # of the step, that findings are ordered by: what it gains as the only fix; "" for a remark
     gains: bool  # whether that is more than nothing
     times: str  # at most so many times as fast; "" where that is hardly more than 1
-    alone: str  # its share of the step as the only fix; "" where that is the same
+    as_fast: str  # the same in words
     bound: str  # all of this as a sentence
     forecast: str  # of a replay; "" where there was none
-    forecast_share: str  # of the step, what the replay forecasts; "" where there is no forecast
     segments: tuple[Segment, ...]
     evidence: tuple[str, ...]
     fix_here: str
@@ -69,13 +67,12 @@ def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str])
     return PageCard(
         code=finding.code,
         title=card.title,
-        share=percent(finding.share) if claims else "",
-        gains=finding.share >= _LEAST_SHOWN,
-        times=times(finding.speedup) if claims and finding.speedup > _WORTH_SAYING else "",
-        alone=percent(finding.alone_share) if finding.alone_share - finding.share >= _SAME else "",
+        share=percent(finding.expected_share) if claims else "",
+        gains=finding.expected_share >= _LEAST_SHOWN,
+        times=speedup_text(finding) if claims and finding.speedup > _WORTH_SAYING else "",
+        as_fast=as_fast_text(finding),
         bound=card.gain,
         forecast=card.forecast,
-        forecast_share="" if finding.forecast_ns is None else percent(finding.expected_share),
         segments=tuple(_segments(finding)),
         evidence=card.evidence,
         fix_here=card.fix_here,

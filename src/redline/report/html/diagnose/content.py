@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.step_view import StepView
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.step_view import StepView
 from redline.report.diagnose.tables import TABLES
 from redline.report.html.diagnose import figures
 from redline.report.html.diagnose.sources_table import sources_table

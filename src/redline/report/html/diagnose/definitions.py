@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from redline.analysis.accounts import ACCOUNTS
+from redline.ledger.accounts import ACCOUNTS
 from redline.report.diagnose.account_messages import meaning
 from redline.report.html.diagnose import account_names
 from redline.report.language import _, marked

@@ -2,14 +2,14 @@
 
 from collections import Counter
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.first_screen import Outline
-from redline.analysis.rank.digest import Digest
+from redline.capture.captured import Captured
 from redline.findings.finding import Verdict
-from redline.launch.captured import Captured
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.first_screen import Outline
+from redline.ledger.rank.digest import Digest
 from redline.report.diagnose.capture_messages import span
 from redline.report.diagnose.fact_messages import anchor_text, mfu_line, no_mfu_line, sibling_of
-from redline.report.html.fact import Fact
+from redline.report.document import Fact
 from redline.report.language import _, listed
 from redline.report.text_parts import clipped, percent
 from redline.units import format_count, format_ns

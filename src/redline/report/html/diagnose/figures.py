@@ -7,12 +7,12 @@ from math import sqrt
 
 import numpy as np
 
-from redline.analysis.accounts import ACCOUNTS, place
-from redline.analysis.job.collective_table import CollectiveRow
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.job.evidence import StepRow, step_rows
-from redline.analysis.rank.kernel_table import KernelRow, Regime
 from redline.hardware import catalogue
+from redline.ledger.accounts import ACCOUNTS, place
+from redline.ledger.job.collective_table import CollectiveRow
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.evidence import StepRow, step_rows
+from redline.ledger.rank.kernel_table import KernelRow, Regime
 from redline.report import counted_nouns
 from redline.report.diagnose.loss_messages import late_line
 from redline.report.diagnose.tables import shapes_or_kernel

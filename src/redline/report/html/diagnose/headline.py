@@ -2,28 +2,24 @@
 
 from dataclasses import dataclass
 
-from redline.analysis.job.first_screen import Outline
 from redline.findings.evidence import Grade
-from redline.findings.finding import Finding, Findings, Verdict
+from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
+from redline.ledger.job.first_screen import Outline
 from redline.report.diagnose.finding_messages import (
+    as_fast_text,
     cause_text,
     first_queue_text,
     forecast_of,
-    groups_of,
-    largest_part,
-    limit_text,
+    limit_of,
     main_finding,
     phase_text,
     second_cause,
     sentence,
-    times,
     verdict_sentence,
-    whole_name,
     without_a_fix,
 )
 from redline.report.language import _, sentences, spoken
-from redline.report.text_parts import percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,25 +40,17 @@ def headline_of(findings: Findings, outline: Outline) -> Headline:
     if first is None:
         text, *why = without_a_fix(verdict, findings.findings, outline)
     else:
-        text = sentences([_limit(verdict, first, outline), _advice(first), forecast_of(first)])
+        text = sentences([limit_of(verdict, first, outline), _advice(first), forecast_of(first)])
         why = [cause_text(first.code), second_cause(verdict, findings.findings)]
         doubts = list(map(sentence, first.doubts))
     caveats = (*doubts, first_queue_text(verdict, outline))
     return Headline(text=text, why=sentences([phase_text(verdict.phases), *why]), caveats=tuple(filter(None, caveats)))
 
 
-def _limit(verdict: Verdict, first: Finding, outline: Outline) -> str:
-    if not verdict.starved_share and verdict.limit not in groups_of(first):
-        name, share = largest_part(verdict, outline)
-        text = _("Mostly {limit}: {share} of the {whole}.")
-        return text.format(limit=name, share=percent(share), whole=whole_name(outline))
-    return limit_text(verdict, outline)
-
-
 def _advice(first: Finding) -> str:
     text = {
-        Grade.MEASURED: _("{title}: at most {times} as fast (published results)."),
-        Grade.DOCUMENTED: _("{title}: at most {times} as fast (documented fix)."),
-        Grade.HYPOTHESIS: _("{title}: at most {times} as fast (hypothesis)."),
+        Grade.MEASURED: _("{title}: {times} (published results)."),
+        Grade.DOCUMENTED: _("{title}: {times} (documented fix)."),
+        Grade.HYPOTHESIS: _("{title}: {times} (hypothesis)."),
     }[first.grade]
-    return text.format(title=page_of(first.code, spoken()).title, times=times(first.speedup))
+    return text.format(title=page_of(first.code, spoken()).title, times=as_fast_text(first))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from redline.report.diagnose.memory_screen import MemoryPeak, MemoryScreen
-from redline.report.html.memory.course_chart import COLOURS
+from redline.report.memory.course_chart import COLOURS
 
 _SEVERAL = "other"  # the colour of what is left of the accounts
 

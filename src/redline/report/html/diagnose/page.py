@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from redline.analysis.job.combine import Diagnosis
 from redline.findings.finding import Findings
+from redline.ledger.job.combine import Diagnosis
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.html.diagnose.cards import page_cards
@@ -65,8 +65,9 @@ def _headline(result: DiagnoseResult, screen: Screen) -> Headline:
     else:
         of_traces = replace(of_traces, why=sentences([of_traces.why, screen.growth]))
     if result.serving is None:
-        return of_traces
-    return replace(of_traces, text=verdict_text(result.serving), why=sentences([of_traces.text, of_traces.why]))
+        return replace(of_traces, text=sentences([result.about, of_traces.text]))
+    text = sentences([result.about, verdict_text(result.serving)])
+    return replace(of_traces, text=text, why=sentences([of_traces.text, of_traces.why]))
 
 
 def _memory(screen: Screen) -> "MemoryPanel | None":

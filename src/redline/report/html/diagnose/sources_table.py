@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from redline.analysis.job.combine import Diagnosis
-from redline.analysis.rank.digest import Digest
-from redline.ranks.read_failures import Failure
+from redline.job.read_failures import Failure
+from redline.ledger.job.combine import Diagnosis
+from redline.ledger.rank.digest import Digest
+from redline.report.document import ReportTable
 from redline.report.language import _
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped
 from redline.timeline.problems import Reason
 from redline.units import format_count, format_ns

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.rank.step_view import Piece, StepView, StripLane
+from redline.ledger.accounts import ACCOUNTS
+from redline.ledger.rank.step_view import Piece, StepView, StripLane
 from redline.report.diagnose.tables import unwrapped
 from redline.report.html.diagnose import account_names
 from redline.report.html.diagnose.step_view_messages import gap_sentence

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from redline.analysis.rank.host_activity import HostActivity
-from redline.analysis.rank.step_view import Gap, StepView
+from redline.ledger.rank.host_activity import HostActivity
+from redline.ledger.rank.step_view import Gap, StepView
 from redline.report.diagnose.loss_messages import NAME_LIMIT, doing, site
 from redline.report.diagnose.tables import unwrapped
 from redline.report.html.diagnose import account_names

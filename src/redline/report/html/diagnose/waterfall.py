@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from redline.analysis.job.first_screen import Outline
+from redline.ledger.job.first_screen import Outline
 from redline.report.diagnose.screen import Screen
 from redline.report.html.diagnose import account_names
 

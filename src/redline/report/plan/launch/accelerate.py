@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from redline.planner.train.layout import Layout
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.planner.train.training_choices import Recompute
+from redline.plan.train.layout import Layout
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.training_choices import Recompute
 from redline.report.plan.launch.script import (
     Cluster,
     LaunchFile,

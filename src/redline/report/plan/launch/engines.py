@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from redline.errors import ParameterError, UsageError
-from redline.planner.serve.serving_defaults import ENGINES
-from redline.planner.serve.serving_plan import ServingPlan, ServingPoint
+from redline.plan.serve.serving_defaults import ENGINES
+from redline.plan.serve.serving_plan import ServingPlan, ServingPoint
 from redline.report.plan.launch.script import LaunchScript
 
 KV_CACHE = {"vllm": "fp8", "sglang": "fp8_e4m3"}

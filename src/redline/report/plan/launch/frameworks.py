@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 
 from redline.errors import ParameterError
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.planner.train.training_choices import FRAMEWORKS
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.training_choices import FRAMEWORKS
 from redline.report.plan.launch.script import LaunchScript
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from redline.model.model import Model
-from redline.planner.train.layout import Layout
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.planner.train.training_choices import PipelineSchedule, Recompute
+from redline.plan.train.layout import Layout
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.launch.script import LaunchScript, gaps_of_all, head_of, torchrun
 from redline.report.plan.launch.transformers import (
     has_layer_norm,

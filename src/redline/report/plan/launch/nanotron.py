@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from redline.model.model import Model
-from redline.planner.train.layout import Layout
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.planner.train.training_choices import PipelineSchedule, Recompute
+from redline.plan.train.layout import Layout
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.launch.script import (
     LaunchFile,
     LaunchScript,

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from redline.errors import ParameterError
-from redline.planner.train.layout import Layout
-from redline.planner.train.search.training_plan import Candidate, TrainingPlan
+from redline.plan.train.layout import Layout
+from redline.plan.train.search.training_plan import Candidate, TrainingPlan
 from redline.report.plan.layouts import as_text
 
 WIDTH = 100

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from redline.errors import ParameterError
 from redline.model.model import Model
-from redline.planner.train.layout import Layout
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.planner.train.transformer import Transformer
+from redline.plan.train.layout import Layout
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.transformer import Transformer
 
 DECODERS_ONLY = "builds decoders of its own; this plan is of a module of yours: emit accelerate or deepspeed"
 

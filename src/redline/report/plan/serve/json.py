@@ -3,9 +3,9 @@
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.planner.serve.measured_engine import MeasuredEngine
-from redline.planner.serve.serving_plan import ServingPlan, ServingPoint
-from redline.report.json_text import json_text
+from redline.plan.serve.measured_engine import MeasuredEngine
+from redline.plan.serve.serving_plan import ServingPlan, ServingPoint
+from redline.report.data import json_text
 from redline.report.plan.json_values import plain
 
 KIND = "serving-plan"

@@ -2,10 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 
-from redline.planner.serve.measured_engine import MeasuredEngine
-from redline.planner.serve.serving_cost import ServingLimit
-from redline.planner.serve.serving_plan import Ranged, ServingEvidence, ServingPlan, ServingPoint
-from redline.planner.serve.serving_trust import EVERY, Repeats, ServingSituation
+from redline.plan.serve.forward_passes import ServingLimit
+from redline.plan.serve.measured_engine import MeasuredEngine
+from redline.plan.serve.serving_plan import (
+    EVERY,
+    Ranged,
+    Repeats,
+    ServingEvidence,
+    ServingPlan,
+    ServingPoint,
+    ServingSituation,
+)
 from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext
 from redline.report.plan.amounts import chance, count, gigabytes, parameters, seconds, share

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from redline.planner.serve.serving_cost import ServingLimit
-from redline.planner.serve.serving_plan import ServingPlan, ServingPoint
+from redline.plan.serve.forward_passes import ServingLimit
+from redline.plan.serve.serving_plan import ServingPlan, ServingPoint
+from redline.report.document import ReportTable
 from redline.report.language import _, marked
 from redline.report.plan.amounts import count, gigabytes, seconds
 from redline.report.plan.serve import serving_messages as say
-from redline.report.report_table import ReportTable
 
 
 def passes(plan: ServingPlan) -> ReportTable:

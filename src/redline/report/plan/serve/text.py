@@ -1,6 +1,6 @@
 """A plan of serving as text for a terminal."""
 
-from redline.planner.serve.serving_plan import ServingPlan
+from redline.plan.serve.serving_plan import ServingPlan
 from redline.report.display import Style, styled
 from redline.report.language import _
 from redline.report.plan.serve import serving_messages as say

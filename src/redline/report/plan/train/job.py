@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from math import isinf
 
-from redline.planner.job.estimate import ThreePointEstimate
-from redline.planner.job.job_cost import FailureScenario, JobCost
+from redline.plan.job.job_cost import FailureScenario, JobCost
+from redline.plan.job.job_failures import ThreePointEstimate
+from redline.report.document import ReportTable
 from redline.report.language import _
 from redline.report.plan.amounts import count, share
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0

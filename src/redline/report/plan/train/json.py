@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.planner.job.job_cost import JobCost
-from redline.planner.train.layout import Layout
-from redline.planner.train.measured.fit_to_measured import FittedJob
-from redline.planner.train.measured.measured_step import STEP
-from redline.planner.train.search.alternatives import Alternative, Change
-from redline.planner.train.search.training_plan import Candidate, TrainingPlan
-from redline.planner.train.time.overlap import Overlap
-from redline.planner.train.training_choices import PipelineSchedule, Recompute
-from redline.report.json_text import json_text
+from redline.plan.job.job_cost import JobCost
+from redline.plan.train.layout import Layout
+from redline.plan.train.measured import STEP, FittedJob
+from redline.plan.train.search.search import Alternative, Change
+from redline.plan.train.search.training_plan import Candidate, TrainingPlan
+from redline.plan.train.time.step import Overlap
+from redline.plan.train.training_choices import PipelineSchedule, Recompute
+from redline.report.data import json_text
 from redline.report.plan.json_values import plain
 
 KIND = "training-plan"

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from redline.planner.train.measured.fit_to_measured import FittedJob, MovedConstant
-from redline.planner.train.measured.measured_step import ACCOUNTS, PARTS, STEP
-from redline.planner.train.measured.measured_trust import EVERY, AnchoredAccuracy
+from redline.plan.train.measured import ACCOUNTS, EVERY, PARTS, STEP, AnchoredAccuracy, FittedJob, MovedConstant
+from redline.report.document import ReportTable
 from redline.report.language import _, marked, ngettext, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import seconds, share
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped
 
 NAMES: Mapping[str, str] = {

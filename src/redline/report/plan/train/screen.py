@@ -3,44 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from redline.planner.job.job_cost import JobCost
-from redline.planner.train.search.training_plan import TrainingPlan
+from redline.plan.job.job_cost import JobCost
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.report.document import ReportTable, StackedBars, StackedPart
 from redline.report.language import _
 from redline.report.plan.amounts import gigabytes, parameters
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import measured_messages as say_measured
 from redline.report.plan.train import tables
 from redline.report.plan.train import training_messages as say
-from redline.report.report_table import ReportTable
 
 _FAINT = 0.0005  # of the whole: less has no bar of its own
-
-
-@dataclass(frozen=True, kw_only=True)
-class StackedPart:
-    """One part of a whole; positions are shares of it."""
-
-    code: str
-    name: str
-    amount: str
-    share: str
-    start: float
-    end: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bars:
-    """A whole by its parts."""
-
-    title: str
-    bars: tuple[StackedPart, ...]
-    total_name: str
-    total: str
-    total_share: str = ""
-    of: str = ""
-    """What the whole bar is, where that is more than the total."""
-    limit: float = 1.0
-    """Where a limit lies, as a share of what the bars are drawn against; 1 where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +26,8 @@ class TrainScreen:
     advice: tuple[str, ...]
     """Where nothing fits: what would."""
     facts: tuple[tuple[str, str], ...]
-    step: Bars
-    memory: Bars
+    step: StackedBars
+    memory: StackedBars
     measured: ReportTable | None
     overlaps: ReportTable
     ranked: ReportTable
@@ -104,7 +77,7 @@ def _facts(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
 # --- parts of a whole -------------------------------------------------------------------------------------------------
 
 
-def step_bars(plan: TrainingPlan) -> Bars:
+def step_bars(plan: TrainingPlan) -> StackedBars:
     """The predicted step, part after part."""
     parts = {name: float(getattr(plan.best.time, name)) for name in say.PARTS}
     unit, scale, digits = _time_unit(plan.best.step_s)
@@ -114,14 +87,14 @@ def step_bars(plan: TrainingPlan) -> Bars:
 
     bars = tuple(_bars(parts, say.PARTS, plan.best.step_s, amount))
     title = _("where the predicted step goes, on the slowest stage")
-    return Bars(title=title, bars=bars, total_name=_("= step"), total=amount(plan.best.step_s))
+    return StackedBars(title=title, bars=bars, total_name=_("= step"), total=amount(plan.best.step_s))
 
 
-def memory_bars(plan: TrainingPlan) -> Bars:
+def memory_bars(plan: TrainingPlan) -> StackedBars:
     """The peak on the fullest device, part after part, drawn against what the device has."""
     parts = {name: float(getattr(plan.best.memory, name)) for name in say.HOLDERS}
     whole = max(plan.device_bytes, plan.best.peak_bytes)
-    return Bars(
+    return StackedBars(
         title=_("peak memory of the step, on the fullest GPU"),
         bars=tuple(_bars(parts, say.HOLDERS, whole, gigabytes, plan.device_bytes)),
         total_name=_("= peak"),

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from redline.planner.train.search.training_plan import TrainingPlan
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.report.document import ReportTable
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance
 from redline.report.plan.text_blocks import table_block
 from redline.report.plan.train import units
-from redline.report.report_table import ReportTable
 from redline.report.terminal import as_text
 from redline.report.text_parts import clipped
 

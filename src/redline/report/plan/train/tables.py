@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from redline.planner.train.search.alternatives import Alternative
-from redline.planner.train.search.training_plan import Candidate, TrainingPlan
+from redline.plan.train.search.search import Alternative
+from redline.plan.train.search.training_plan import Candidate, TrainingPlan
+from redline.report.document import ReportTable
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance, times
 from redline.report.plan.train import training_messages as say
 from redline.report.plan.train import units
-from redline.report.report_table import ReportTable
 
 _NEAR = 2  # values of a dimension on either side of the best that a person asks for first
 

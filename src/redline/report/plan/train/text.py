@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from redline.planner.job.job_cost import JobCost
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.report.bars import bar
+from redline.plan.job.job_cost import JobCost
+from redline.plan.train.search.training_plan import TrainingPlan
 from redline.report.display import PLAIN_COLUMNS, Style, columns, styled
+from redline.report.document import StackedBars
 from redline.report.language import _, sentences
 from redline.report.plan.text_blocks import list_block, table_block
-from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
-from redline.report.terminal import as_text, headline, labelled, left, right, width_of
+from redline.report.plan.train.screen import TrainScreen, screen_of
+from redline.report.terminal import as_text, bar, headline, labelled, left, right, width_of
 
 _LABEL_WIDTH = 12
 _BAR_WIDTH = 44  # of plain text
@@ -40,7 +40,7 @@ def _facts(screen: TrainScreen) -> Iterator[str]:
         yield from labelled(label, text, _LABEL_WIDTH)
 
 
-def _bars(bars: Bars, *, unicode: bool) -> Iterator[str]:
+def _bars(bars: StackedBars, *, unicode: bool) -> Iterator[str]:
     yield bars.title
     width = _BAR_WIDTH + columns() - PLAIN_COLUMNS
     names = max(width_of(stacked_part.name) for stacked_part in bars.bars)

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 from math import isfinite, isinf
 
-from redline.planner.train.search.alternatives import Alternative, Change
-from redline.planner.train.search.plan_trust import NOISY, is_gpu
-from redline.planner.train.search.situations import Situation
-from redline.planner.train.search.training_plan import Candidate, MeasuredAccuracy, TrainingPlan
-from redline.planner.train.stacks import DEFAULT_STACK
-from redline.planner.train.time.overlap import Overlap
+from redline.plan.train.search.plan_trust import NOISY, MeasuredAccuracy, Situation, is_gpu
+from redline.plan.train.search.search import Alternative, Change
+from redline.plan.train.search.training_plan import Candidate, TrainingPlan
+from redline.plan.train.stacks import DEFAULT_STACK
+from redline.plan.train.time.step import Overlap
 from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts

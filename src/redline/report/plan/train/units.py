@@ -1,6 +1,6 @@
 """What a plan counts, in words: tokens, or samples of a module of the user's own."""
 
-from redline.planner.train.search.training_plan import TrainingPlan
+from redline.plan.train.search.training_plan import TrainingPlan
 from redline.report.language import _
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from redline.artifacts import Envelope
-from redline.planner.validation.validate import Validation
-from redline.report.json_text import json_text
+from redline.plan.validation import Validation
+from redline.report.data import json_text
 from redline.report.plan.json_values import plain
 
 KIND = "plan-validation"

@@ -2,16 +2,21 @@
 
 from collections.abc import Iterable, Mapping
 
-from redline.planner.serve.serving_trust import Repeats, ServingSituation
-from redline.planner.train.search.situations import Situation
-from redline.planner.validation.left_out_accuracy import EXPERTS, LeftOutAccuracy
-from redline.planner.validation.serving_accuracy import HELD_OUT, SPECULATIVE, ServingAccuracy
-from redline.planner.validation.serving_accuracy import LEFT_OUT as SERVING_LEFT_OUT
-from redline.planner.validation.step_accuracy import Accuracy
-from redline.planner.validation.validate import Validation
+from redline.plan.serve.serving_plan import Repeats, ServingSituation
+from redline.plan.train.search.plan_trust import Situation
+from redline.plan.validation import (
+    EXPERTS,
+    HELD_OUT,
+    SPECULATIVE,
+    Accuracy,
+    LeftOutAccuracy,
+    ServingAccuracy,
+    Validation,
+)
+from redline.plan.validation import LEFT_OUT as SERVING_LEFT_OUT
+from redline.report.document import ReportTable
 from redline.report.language import _, marked
 from redline.report.plan.serve.serving_messages import METRICS
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import clipped
 
 GROUPS: Mapping[str, str] = {

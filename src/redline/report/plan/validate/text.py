@@ -1,7 +1,7 @@
 """The accuracy of plans as text for a terminal."""
 
-from redline.planner.validation.serving_accuracy import HELD_OUT
-from redline.planner.validation.validate import Validation
+from redline.plan.accuracy import RENEWING
+from redline.plan.validation import HELD_OUT, Validation
 from redline.report.display import Style, columns, styled
 from redline.report.language import _
 from redline.report.plan.text_blocks import table_block
@@ -22,8 +22,9 @@ def split(validation: Validation) -> str:
         "First, whole groups of runs are left out of the fit: a plan quotes the line of its own situation. The other "
         "tables of step time leave out runs with odd ids alone: {share} of these have a sibling in the fit, the same "
         "model, machine and software stack in another layout, so they are for layouts between measured ones. Errors "
-        "are predicted / measured - 1; median and p90 are of absolute errors."
-    ).format(share=tables.share(validation.step.siblings))
+        "are predicted / measured - 1; median and p90 are of absolute errors. In a checkout, `{command}` makes these "
+        "tables anew."
+    ).format(share=tables.share(validation.step.siblings), command=RENEWING)
 
 
 def render(validation: Validation) -> str:

@@ -1,8 +1,8 @@
 """RL-N03: DDP copies every gradient into a bucket and back."""
 
-from tests.conftest import document, op
-from tests.unit.findings.conftest import claimed_ns, copied, found, launched, matched, step
-from tests.unit.findings.rules.communication.conftest import ON_DEVICE, STEP_US, values
+from tests.support.events import document, op
+from tests.support.rules.communication import ON_DEVICE, STEP_US, values
+from tests.support.rules.matching import claimed_ns, copied, found, launched, matched, step
 
 BACK, INTO = "torch.distributed.ddp.reducer::copy_bucket_to_grad", "torch::distributed::reducer::mul_out"
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.conftest import Event, collective, document, launch, op, region
-from tests.unit.findings.conftest import claimed_ns, copied, found, launched, matched, step
-from tests.unit.findings.rules.communication.conftest import AUTOGRAD, ON_DEVICE, STEP_US, alike, values
+from tests.support.events import Event, collective, document, launch, op, region
+from tests.support.rules.communication import AUTOGRAD, ON_DEVICE, STEP_US, alike, values
+from tests.support.rules.matching import claimed_ns, copied, found, launched, matched, step
 
 
 def broadcasting(

@@ -1,8 +1,8 @@
 """RL-N24: the all-to-alls of sharded embeddings are not hidden behind computation."""
 
-from tests.conftest import Event
-from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import alike, base, exchanged, values
+from tests.support.events import Event
+from tests.support.rules.communication import alike, base, exchanged, values
+from tests.support.rules.matching import found
 
 
 def embedding(*, forward: int = 3, backward: int = 1) -> list[Event]:

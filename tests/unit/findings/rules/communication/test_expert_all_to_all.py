@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from tests.conftest import Event, document
-from tests.unit.findings.conftest import found, launched
-from tests.unit.findings.rules.communication.conftest import alike, alone_ns, base, exchanged, values
+from tests.support.events import Event, document
+from tests.support.rules.communication import alike, alone_ns, base, exchanged, values
+from tests.support.rules.matching import found, launched
 
 
 def test_n17_claims_exposed_dispatch_and_combine() -> None:

@@ -1,18 +1,8 @@
 """RL-N01: the all-reduces of DDP are not hidden behind the backward pass."""
 
-from tests.conftest import kernel
-from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import (
-    alike,
-    alone_ns,
-    base,
-    exchanged,
-    forward,
-    job,
-    messages,
-    node,
-    values,
-)
+from tests.support.events import kernel
+from tests.support.rules.communication import alike, alone_ns, base, exchanged, forward, job, messages, node, values
+from tests.support.rules.matching import found
 
 
 def test_n01_claims_the_transfer_that_nothing_hides() -> None:

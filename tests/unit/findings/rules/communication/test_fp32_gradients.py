@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import op, region
-from tests.unit.findings.conftest import found, step
-from tests.unit.findings.rules.communication.conftest import AUTOGRAD, alike, base, exchanged, node, values
+from tests.support.events import op, region
+from tests.support.rules.communication import AUTOGRAD, alike, base, exchanged, node, values
+from tests.support.rules.matching import found, step
 
 
 @pytest.mark.parametrize("name", ["allreduce", "_reduce_scatter_base"])

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tests.conftest import op, region
-from tests.unit.findings.conftest import found, step
-from tests.unit.findings.rules.communication.conftest import AUTOGRAD, alike, node, sharded, values
+from tests.support.events import op, region
+from tests.support.rules.communication import AUTOGRAD, alike, node, sharded, values
+from tests.support.rules.matching import found, step
 
 
 def test_n06_claims_gathers_of_the_forward_pass() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import alike, exchanged, forward, node, sharded, values
+from tests.support.rules.communication import alike, exchanged, forward, node, sharded, values
+from tests.support.rules.matching import found
 
 
 def test_n07_claims_gathers_of_the_backward_pass() -> None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from redline.analysis.job.first_screen import outline_of
 from redline.findings.aggregate import findings_of
-from tests.conftest import Event, region
-from tests.unit.findings.conftest import diagnosis, found, launched, step
-from tests.unit.findings.rules.communication.conftest import STEP_US, alike, exchanged, forward, node, values
+from redline.ledger.job.first_screen import outline_of
+from tests.support.events import Event, region
+from tests.support.rules.communication import STEP_US, alike, exchanged, forward, node, values
+from tests.support.rules.matching import diagnosis, found, launched, step
 
 
 def accumulating(*, between: Sequence[Event] = (), sizes: tuple[int, int] = (1024, 1024)) -> list[Event]:

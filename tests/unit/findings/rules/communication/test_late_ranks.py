@@ -8,12 +8,12 @@ import pytest
 
 from redline.findings.rule import MatchTotals
 from redline.findings.rules.communication import late_ranks
-from redline.ranks.read_files import JobOptions
-from redline.testing.synthetic import JobSpec, Straggler, write_job
+from redline.job.read_files import JobOptions
 from redline.verbs.diagnose import diagnose
-from tests.conftest import document
-from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import job, late, messages, values
+from tests.support.events import document
+from tests.support.rules.communication import job, late, messages, values
+from tests.support.rules.matching import found
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 
 def test_n13_names_the_late_rank_and_its_cause() -> None:
@@ -24,13 +24,13 @@ def test_n13_names_the_late_rank_and_its_cause() -> None:
     known = values(finding)
     assert (known["rank"], known["last"], known["operations"], known["caused_share"]) == ("1", 3, 3, 1.0)
     assert (known["cause_ns"], known["late_ns"], known["waiting_ns"]) == (300_000, 300_000, 150_000)
-    assert "it computes {cause_ns} longer" in messages(finding)
+    assert "computes {cause_ns} longer" in messages(finding)
     assert "the same rank" in messages(finding)
 
 
 def test_n13_says_if_it_is_in_the_first_step_only() -> None:
     finding = found(*job(lambda rank: late(rank, after_us=(400, 0, 0))))["RL-N13"]
-    assert "It is late in the first step only" in messages(finding)
+    assert "is late in the first step only" in messages(finding)
 
 
 def test_n13_says_if_only_one_step_was_seen() -> None:
@@ -51,8 +51,8 @@ def test_n13_is_silent_about_a_rank_alone() -> None:
     ("cause", "says"),
     [
         ("before the window", "late when the window began"),
-        ("compute", "it computes"),
-        ("communication", "it communicates"),
+        ("compute", "computes"),
+        ("communication", "communicates"),
         ("input", "its data loader"),
         ("host", "for the host"),
         ("other", "traces do not show"),

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from redline.findings.finding import Finding
-from redline.ranks.read_files import JobOptions
-from redline.testing.synthetic import JobSpec, ParallelSizes, Straggler, write_job
+from redline.job.read_files import JobOptions
 from redline.verbs.diagnose import diagnose
-from tests.conftest import Event, op
-from tests.unit.findings.conftest import found, launched, step
-from tests.unit.findings.rules.communication.conftest import STEP_US, base, exchanged, job, values
+from tests.support.events import Event, op
+from tests.support.rules.communication import STEP_US, base, exchanged, job, values
+from tests.support.rules.matching import found, launched, step
+from tests.support.traces.synthetic import JobSpec, ParallelSizes, Straggler, write_job
 
 
 def staged(rank: int, micro_batches: int = 3) -> list[Event]:

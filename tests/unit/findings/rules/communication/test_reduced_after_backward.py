@@ -1,8 +1,8 @@
 """RL-N22: gradients are all-reduced after the backward pass, when no compute is left to hide it."""
 
-from tests.conftest import Event
-from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import alike, base, exchanged, forward, values
+from tests.support.events import Event
+from tests.support.rules.communication import alike, base, exchanged, forward, values
+from tests.support.rules.matching import found
 
 GRADIENTS = 64 * 1024  # elements of 4 bytes
 

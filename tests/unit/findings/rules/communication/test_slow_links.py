@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from redline.analysis.job.combine import combine
-from redline.analysis.job.first_screen import outline_of
-from redline.analysis.rank.digest_file import decoded, encoded
 from redline.findings.aggregate import findings_of
 from redline.hardware.machine import Machine
+from redline.ledger.job.combine import combine
+from redline.ledger.job.first_screen import outline_of
+from redline.ledger.rank.digest_file import decoded, encoded
 from redline.report.diagnose.finding_messages import sentence
-from tests.conftest import document, figure
-from tests.unit.findings.conftest import digest, found, launched, step
-from tests.unit.findings.rules.communication.conftest import exchanged, values
+from tests.support.events import document
+from tests.support.machines import figure
+from tests.support.rules.communication import exchanged, values
+from tests.support.rules.matching import digest, found, launched, step
 
 LARGE = 16_000_000  # elements of 4 bytes: 64 MB
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import document
-from tests.unit.findings.conftest import found
-from tests.unit.findings.host_record import counters, evidence, training
-from tests.unit.findings.rules.communication.conftest import late
+from tests.support.events import document
+from tests.support.rules.communication import late
+from tests.support.rules.host_record import counters, evidence, training
+from tests.support.rules.matching import found
 
 STEPS = 3
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import Event
-from tests.unit.findings.conftest import found
-from tests.unit.findings.rules.communication.conftest import alike, base, exchanged, values
+from tests.support.events import Event
+from tests.support.rules.communication import alike, base, exchanged, values
+from tests.support.rules.matching import found
 
 
 def gathering(count: int = 4, *, elements: int = 8192, more: list[Event] | None = None) -> list[Event]:

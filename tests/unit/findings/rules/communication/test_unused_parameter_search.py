@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import document, op
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
+from tests.support.events import document, op
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 SEARCH = op("torch.distributed.ddp.reducer::search_unused_parameters", 100, 40)
 STEP = [step(0, 0, 1000), SEARCH, op("_DDPSink", 200, 60), op("aten::clone", 210, 40), op("_DDPSinkBackward", 500, 10)]

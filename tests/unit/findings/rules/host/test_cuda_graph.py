@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.conftest import document
-from tests.unit.findings.conftest import claimed_ns, matched, step
-from tests.unit.findings.rules.host.conftest import small_kernels, stepping
+from tests.support.events import document
+from tests.support.rules.host import small_kernels, stepping
+from tests.support.rules.matching import claimed_ns, matched, step
 
 
 def test_h01_claims_all_gaps_where_steps_repeat() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import Event, document, op, span
-from tests.unit.findings.conftest import claimed_ns, found, launched, matched, step
+from tests.support.events import Event, document, op, span
+from tests.support.rules.matching import claimed_ns, found, launched, matched, step
 
 
 def forward() -> list[Event]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import claimed_ns, found, matched
-from tests.unit.findings.rules.conftest import call, two_kernels
+from tests.support.events import Event, document, op
+from tests.support.rules.host import call, two_kernels
+from tests.support.rules.matching import claimed_ns, found, matched
 
 SYNC = call("cudaDeviceSynchronize", 10, 410)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.conftest import document, op, span
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
-from tests.unit.findings.host_record import at_ns, evidence
-from tests.unit.findings.rules.conftest import two_kernels
+from tests.support.events import document, op, span
+from tests.support.rules.host import two_kernels
+from tests.support.rules.host_record import at_ns, evidence
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 
 @pytest.mark.parametrize("name", ["Python GC", "<built-in function collect>"])

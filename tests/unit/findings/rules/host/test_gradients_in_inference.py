@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Event, document, op, span
-from tests.unit.findings.conftest import claimed_ns, found, launched, matched, step
+from tests.support.events import Event, document, op, span
+from tests.support.rules.matching import claimed_ns, found, launched, matched, step
 
 
 def recorded(name: str, ts: float, dur: float, sequence: int, elements: int = 0) -> Event:

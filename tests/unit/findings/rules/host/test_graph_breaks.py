@@ -1,17 +1,8 @@
 """RL-H10: compiled code is broken into many graphs, with Python between them."""
 
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import claimed_ns, found, launched, matched, step
-
-
-def compiled(outer_us: float) -> list[Event]:
-    """Two compiled functions at 10 and 200 us; the first lasts so long."""
-    return [
-        op("Torch-Compiled Region: 0/0", 10, outer_us),
-        op("CompiledFunction", 20, 40),
-        op("Torch-Compiled Region: 1/0", 200, 190),
-        op("CompiledFunction", 300, 40),
-    ]
+from tests.support.events import document, op
+from tests.support.rules.host import compiled
+from tests.support.rules.matching import claimed_ns, found, launched, matched, step
 
 
 def test_h10_claims_the_idle_time_between_the_graphs_of_a_broken_function() -> None:

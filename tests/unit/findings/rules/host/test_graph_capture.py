@@ -1,8 +1,8 @@
 """RL-H27: what is launched is recorded into a graph, and does not run."""
 
-from tests.conftest import Event, document, launch
-from tests.unit.findings.conftest import claimed_ns, found, matched
-from tests.unit.findings.rules.conftest import two_kernels
+from tests.support.events import Event, document, launch
+from tests.support.rules.host import two_kernels
+from tests.support.rules.matching import claimed_ns, found, matched
 
 
 def captured(begin_us: float, end_us: float) -> list[Event]:

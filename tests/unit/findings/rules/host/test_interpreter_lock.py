@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import document, op, region
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
-from tests.unit.findings.host_record import counters, evidence, thread, training
+from tests.support.events import document, op, region
+from tests.support.rules.host_record import counters, evidence, thread, training
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 
 def job(*events: dict[str, Any], other: float = 6000, sleeps: int = 4, python: bool = True) -> bytes:

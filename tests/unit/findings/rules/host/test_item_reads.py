@@ -1,8 +1,8 @@
 """RL-H03: Python reads values from the device, and the host waits for each."""
 
-from tests.conftest import Event, document, op, span
-from tests.unit.findings.conftest import claimed_ns, copied, found, matched
-from tests.unit.findings.rules.conftest import READ, call, two_kernels
+from tests.support.events import Event, document, op, span
+from tests.support.rules.host import READ, call, two_kernels
+from tests.support.rules.matching import claimed_ns, copied, found, matched
 
 
 def item_of(copy: list[Event]) -> list[Event]:

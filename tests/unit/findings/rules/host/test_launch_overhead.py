@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.conftest import document
-from tests.unit.findings.conftest import claimed_ns, launched, matched, step
-from tests.unit.findings.rules.host.conftest import stepping
+from tests.support.events import document
+from tests.support.rules.host import stepping
+from tests.support.rules.matching import claimed_ns, launched, matched, step
 
 
 @pytest.mark.parametrize("kernels", [(30, 25, 30), (30,)])

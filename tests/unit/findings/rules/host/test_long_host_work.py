@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.conftest import Event, document, op, region
-from tests.unit.findings.conftest import claimed_ns, found, launched, matched, step
-from tests.unit.findings.rules.conftest import call, later
-from tests.unit.findings.rules.host.conftest import small_kernels
+from tests.support.events import Event, document, op, region
+from tests.support.rules.host import call, later, small_kernels
+from tests.support.rules.matching import claimed_ns, found, launched, matched, step
 
 BASE_NS = 1_700_000_000_000_000_000
 

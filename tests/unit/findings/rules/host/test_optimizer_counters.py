@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import claimed_ns, found, launched, matched
-from tests.unit.findings.rules.host.conftest import optimizer
+from tests.support.events import Event, document, op
+from tests.support.rules.host import optimizer
+from tests.support.rules.matching import claimed_ns, found, launched, matched
 
 
 def adam(reads: int, operator: str) -> list[Event]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import Event, document, op, region
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
+from tests.support.events import Event, document, op, region
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 PARAMETERS = 20
 BACKWARD = "autograd::engine::evaluate_function: {}"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import document, op
-from tests.unit.findings.conftest import claimed_ns, matched, step
-from tests.unit.findings.rules.conftest import later_step, two_kernels
+from tests.support.events import document, op
+from tests.support.rules.host import later_step, two_kernels
+from tests.support.rules.matching import claimed_ns, matched, step
 
 
 @pytest.mark.parametrize("name", ["_compile.compile_inner (dynamo_timed)", "entire_backward_compile"])

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from redline.analysis.job.first_screen import outline_of
 from redline.findings.aggregate import findings_of
+from redline.ledger.job.first_screen import outline_of
 from redline.report.diagnose.finding_messages import verdict_sentence
-from tests.conftest import document, op
-from tests.unit.findings.conftest import claimed_ns, diagnosis, found, matched, step
-from tests.unit.findings.host_record import counters, evidence, thread, training
+from tests.support.events import document, op
+from tests.support.rules.host_record import counters, evidence, thread, training
+from tests.support.rules.matching import claimed_ns, diagnosis, found, matched, step
 
 MACHINE = {"cores_allowed": 2, "cores": 2, "running": 6.0, "ranks": 1}
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import document, op
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
-from tests.unit.findings.host_record import counters, evidence, thread, training
+from tests.support.events import document, op
+from tests.support.rules.host_record import counters, evidence, thread, training
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 
 def job(

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.conftest import document, op, region
-from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
+from tests.support.events import document, op, region
+from tests.support.rules.matching import FP32, claimed_ns, described, found, matched, step
 
 
 def job(number: int, *, us: float = 8, apart: float = 20, large_us: float = 0) -> bytes:

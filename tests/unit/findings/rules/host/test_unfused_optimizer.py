@@ -2,18 +2,9 @@
 
 import pytest
 
-from tests.conftest import Event, document, op, region
-from tests.unit.findings.conftest import claimed_ns, found, launched, matched, step
-from tests.unit.findings.rules.host.conftest import optimizer
-
-
-def updates(kernel_name: str, number: int) -> list[Event]:
-    """So many kernels of 5 us from 103 us on, one every 12 us."""
-    return [
-        event
-        for index in range(number)
-        for event in launched(kernel_name, 103 + 12 * index, 5, 10 + index, at=100 + 12 * index)
-    ]
+from tests.support.events import Event, document, op, region
+from tests.support.rules.host import optimizer, updates
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 
 def test_h07_claims_the_kernels_of_the_optimizer_and_the_idle_time_it_causes() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from redline.findings.finding import Finding
-from tests.conftest import Event, document, op, region
-from tests.unit.findings.conftest import claimed_ns, found, step
+from tests.support.events import Event, document, op, region
+from tests.support.rules.matching import claimed_ns, found, step
 
 BASE_NS = 1_700_000_000_000_000_000
 STEP_US, OPTIMIZER_ENDS_US = 100_000, 70_000  # 30 ms of each step are between

@@ -2,16 +2,9 @@
 
 import pytest
 
-from tests.conftest import Event, document, region
-from tests.unit.findings.conftest import claimed_ns, found, launched, matched, step
-from tests.unit.findings.rules.input.conftest import WORKERS
-
-ALONE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-
-
-def loading_for(us: float, loader: str) -> list[Event]:
-    """A step of 1000 us that begins in the data loader and then runs one kernel of 500 us."""
-    return [step(0, 0, 1000), region(loader, 0, us), *launched("gemm", us + 2, 500, 1, at=us)]
+from tests.support.events import document, region
+from tests.support.rules.input import ALONE, WORKERS, loading_for
+from tests.support.rules.matching import claimed_ns, found, launched, matched, step
 
 
 @pytest.mark.parametrize(("loader", "code", "other"), [(ALONE, "RL-D01", "RL-D02"), (WORKERS, "RL-D02", "RL-D01")])

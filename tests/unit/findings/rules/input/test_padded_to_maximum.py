@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from redline.report.diagnose.finding_messages import sentence
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import claimed_ns, described, found, matched, step
+from tests.support.events import Event, document, op
+from tests.support.rules.matching import claimed_ns, described, found, matched, step
 
 
 def job(*lengths: int, padded: int = 100, more: Sequence[Event] = ()) -> bytes:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import claimed_ns, copied, found, launched, matched, step
-from tests.unit.findings.rules.conftest import PINNED_WRITE, WRITE, call, two_kernels
+from tests.support.events import Event, document, op
+from tests.support.rules.host import PINNED_WRITE, WRITE, call, two_kernels
+from tests.support.rules.matching import claimed_ns, copied, found, launched, matched, step
 
 
 def batch_copy(name: str, size_bytes: int, *, blocking: bool = True) -> list[Event]:

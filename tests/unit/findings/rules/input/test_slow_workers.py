@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tests.conftest import document, op, region
-from tests.unit.findings.conftest import claimed_ns, launched, matched, step
-from tests.unit.findings.rules.input.conftest import WORKERS
+from tests.support.events import document, op, region
+from tests.support.rules.input import WORKERS
+from tests.support.rules.matching import claimed_ns, launched, matched, step
 
 
 def test_d02_leaves_a_loader_alone_that_the_device_does_not_wait_for() -> None:

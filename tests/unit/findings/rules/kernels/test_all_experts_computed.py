@@ -1,7 +1,7 @@
 """RL-C22: experts that all compute all tokens."""
 
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
+from tests.support.events import Event, document, op
+from tests.support.rules.matching import FP32, claimed_ns, described, found, matched, step
 
 
 def job(*tokens: int, chosen: bool = True) -> bytes:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import document, op, region
-from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
+from tests.support.events import document, op, region
+from tests.support.rules.matching import FP32, claimed_ns, described, found, matched, step
 
 TABLE = [1000, 16]
 

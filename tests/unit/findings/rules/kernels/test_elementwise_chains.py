@@ -1,7 +1,7 @@
 """RL-B01: chains of small operators, each of which reads from memory what the one before it wrote there."""
 
-from tests.conftest import document, kernel, launch, op, region
-from tests.unit.findings.conftest import FP32, calls, claimed_ns, described, found, machine, matched, step
+from tests.support.events import document, kernel, launch, op, region
+from tests.support.rules.matching import FP32, calls, claimed_ns, described, found, machine, matched, step
 
 BIG = [1024, 1024]
 ADD = ("aten::add", described(FP32, BIG, BIG, []))

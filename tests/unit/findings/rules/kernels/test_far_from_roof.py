@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import document
-from tests.unit.findings.conftest import BF16, calls, claimed_ns, described, found, machine, matched
+from tests.support.events import document
+from tests.support.rules.matching import BF16, calls, claimed_ns, described, found, machine, matched
 
 PRODUCT = ("aten::mm", described(BF16, [1024, 1024], [1024, 1024]))  # 2.147 GFLOP: 21.5 us at 100 TFLOP/s
 DEVICE = machine(bf16=100, gb_per_s=10_000)

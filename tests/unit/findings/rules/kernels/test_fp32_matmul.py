@@ -1,7 +1,8 @@
 """RL-C02: matrix products are computed in fp32 or tf32 on a device that computes 16-bit numbers faster."""
 
-from tests.conftest import PRODUCT_BYTES, PRODUCT_FLOPS, document, kernel, launch
-from tests.unit.findings.conftest import BF16, FP32, calls, claimed_ns, described, found, machine, matched
+from tests.support.events import document, kernel, launch
+from tests.support.machines import PRODUCT_BYTES, PRODUCT_FLOPS
+from tests.support.rules.matching import BF16, FP32, calls, claimed_ns, described, found, machine, matched
 
 SQUARE = [64, 64]
 WIDE = described(FP32, SQUARE, SQUARE)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import document, op
-from tests.unit.findings.conftest import FP32, calls, claimed_ns, described, found, matched, step
+from tests.support.events import document, op
+from tests.support.rules.matching import FP32, calls, claimed_ns, described, found, matched, step
 
 FP64 = "double"
 

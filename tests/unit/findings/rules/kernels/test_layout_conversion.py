@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import document, kernel, launch
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
+from tests.support.events import document, kernel, launch
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 CUDNN = "void cudnn::ops::nchwToNhwcKernel<float>"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from redline.work.sizes import is_channels_first, is_channels_last
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import FP32, claimed_ns, described, matched, step
+from redline.roofline.sizes import is_channels_first, is_channels_last
+from tests.support.events import Event, document, op
+from tests.support.rules.matching import FP32, claimed_ns, described, matched, step
 
 SHAPE, FIRST, LAST = [8, 16, 32, 32], [16384, 1024, 32, 1], [16384, 1, 512, 16]
 

@@ -1,20 +1,8 @@
 """RL-C12: copies that the program asks for and that change nothing."""
 
-from typing import Any
-
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import BF16, FP32, claimed_ns, described, found, matched, step
-
-
-def copying(caller: str, at: float, *, types: tuple[str, str] = (FP32, FP32), strides: Any = None) -> list[Event]:
-    """A call of 100 us, of which the copy takes 90."""
-    args = described(FP32, [64, 32], [64, 32]) | {"Input Strides": strides or [[32, 1], [32, 1]]}
-    args["Input type"] = list(types)
-    return [op(caller, at, 100, **described(FP32, [64, 32])), op("aten::copy_", at + 5, 90, **args)]
-
-
-def job(*events: Event) -> bytes:
-    return document([step(0, 0, 1000), op("aten::relu", 0, 300, **described(FP32, [64, 32])), *events])
+from tests.support.events import op
+from tests.support.rules.kernels import copying, job
+from tests.support.rules.matching import BF16, FP32, claimed_ns, described, found, matched
 
 
 def test_c12_claims_clones() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Event, document, region
-from tests.unit.findings.conftest import BF16, calls, claimed_ns, described, found, machine, matched
+from tests.support.events import Event, document, region
+from tests.support.rules.matching import BF16, calls, claimed_ns, described, found, machine, matched
 
 FEW = described(BF16, [8, 4096], [4096, 4096])
 SWIFT = machine(bf16=1000, gb=80)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Event, document, op, region
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
+from tests.support.events import Event, document, op, region
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 GRADIENT = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"

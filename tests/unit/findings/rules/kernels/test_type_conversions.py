@@ -1,8 +1,8 @@
 """RL-C25: tensors are converted to another floating-point type and back."""
 
-from tests.conftest import op
-from tests.unit.findings.conftest import BF16, FP32, claimed_ns, described, found, matched
-from tests.unit.findings.rules.kernels.test_needless_copies import copying, job
+from tests.support.events import op
+from tests.support.rules.kernels import copying, job
+from tests.support.rules.matching import BF16, FP32, claimed_ns, described, found, matched
 
 
 def test_c25_claims_conversions_to_and_back() -> None:

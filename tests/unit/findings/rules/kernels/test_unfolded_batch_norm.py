@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
+from tests.support.events import Event, document, op
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 BATCH, CHANNELS = 8, 16
 

@@ -4,13 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import document, op
-from tests.unit.findings.conftest import BF16, calls, claimed_ns, described, found, machine, matched
+from tests.support.events import document, op
+from tests.support.rules.kernels import MASK, PV, QK, SOFTMAX
+from tests.support.rules.matching import BF16, calls, claimed_ns, described, found, machine, matched
 
-QK = ("aten::bmm", described(BF16, [4, 128, 64], [4, 64, 128]))
-SOFTMAX = ("aten::_softmax", described(BF16, [1, 4, 128, 128], [], []))
-PV = ("aten::bmm", described(BF16, [4, 128, 128], [4, 128, 64]))
-MASK = ("aten::add", described(BF16, [1, 4, 128, 128], [1, 1, 128, 128], []))
 SLOW = machine(bf16=1)
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.conftest import Event, document, op, region
-from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
+from tests.support.events import Event, document, op, region
+from tests.support.rules.matching import FP32, claimed_ns, described, found, matched, step
 
 HEAD, BODY = [8, 64], [64, 64]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import Event, document
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
-from tests.unit.findings.rules.conftest import call, later_step, two_kernels
+from tests.support.events import Event, document
+from tests.support.rules.host import call, later_step, two_kernels
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 
 @pytest.mark.parametrize("name", ["cudaMalloc", "hipFree", "cuMemCreate"])

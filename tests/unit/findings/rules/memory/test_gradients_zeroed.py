@@ -1,7 +1,7 @@
 """RL-B07: fires where zeros are written and added to, and leaves dropped gradients and accumulation alone."""
 
-from tests.conftest import Event, document, op, region
-from tests.unit.findings.conftest import claimed_ns, found, matched, step
+from tests.support.events import Event, document, op, region
+from tests.support.rules.matching import claimed_ns, found, matched, step
 
 NODE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 

@@ -1,7 +1,7 @@
 """RL-C13: forward operators inside the backward pass; gradients of gradients are not recomputation."""
 
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
+from tests.support.events import Event, document, op
+from tests.support.rules.matching import FP32, claimed_ns, described, found, matched, step
 
 FORWARD = {"Sequence number": 1, "Fwd thread id": 0}
 BACKWARD = {"Sequence number": 1, "Fwd thread id": 1}

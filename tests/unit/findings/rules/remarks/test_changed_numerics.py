@@ -1,7 +1,7 @@
 """RL-R08, a remark: a fix that was found changes the numbers, so its result is to be compared."""
 
-from tests.conftest import document
-from tests.unit.findings.conftest import FP32, calls, described, found, machine
+from tests.support.events import document
+from tests.support.rules.matching import FP32, calls, described, found, machine
 
 
 def test_r08_names_the_findings_whose_fix_changes_numbers() -> None:

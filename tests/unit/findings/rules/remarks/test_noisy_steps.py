@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import document
-from tests.unit.findings.conftest import found, launched, step
+from tests.support.events import document
+from tests.support.rules.matching import found, launched, step
 
 
 def steps(*lengths: float) -> bytes:

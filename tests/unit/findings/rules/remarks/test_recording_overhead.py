@@ -1,7 +1,7 @@
 """RL-R06, a remark: recording slowed the host, so that the idle time in the trace is more than that of the job."""
 
-from tests.conftest import Event, document, span
-from tests.unit.findings.conftest import found, launched, matched, step
+from tests.support.events import Event, document, span
+from tests.support.rules.matching import found, launched, matched, step
 
 
 def waiting(us: float, *further: Event, **recorded: int) -> bytes:

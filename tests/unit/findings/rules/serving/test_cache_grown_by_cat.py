@@ -1,7 +1,7 @@
 """RL-C20: a cache of keys and values that torch.cat makes longer."""
 
-from tests.conftest import document, op
-from tests.unit.findings.conftest import FP32, claimed_ns, described, matched, step
+from tests.support.events import document, op
+from tests.support.rules.matching import FP32, claimed_ns, described, matched, step
 
 
 def generation(*lengths: int, new: int = 1) -> bytes:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import document, region
-from tests.unit.findings.conftest import BF16, calls, claimed_ns, described, found, machine, matched
-from tests.unit.findings.rules.serving.conftest import DECODE, PREFILL
+from tests.support.events import document, region
+from tests.support.rules.matching import BF16, calls, claimed_ns, described, found, machine, matched
+from tests.support.rules.serving import DECODE, PREFILL
 
 WEIGHTS = described(BF16, [4, 4096], [4096, 4096])
 # The bytes of the product in 80 us, its arithmetic in less than one.

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import op
-from tests.unit.findings.conftest import claimed_ns, matched
-from tests.unit.findings.model_calls_record import Call, recorded_calls
+from tests.support.events import op
+from tests.support.rules.matching import claimed_ns, matched
+from tests.support.rules.model_calls_record import Call, recorded_calls
 
 ENLARGED = [op("aten::upsample_nearest2d", start + 850, 10) for start in (0, 1000)]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import document, kernel, launch, region
-from tests.unit.findings.conftest import claimed_ns, found, matched
-from tests.unit.findings.rules.serving.conftest import DECODE, MIXED, PREFILL, serving
+from tests.support.events import document, kernel, launch, region
+from tests.support.rules.matching import claimed_ns, found, matched
+from tests.support.rules.serving import DECODE, MIXED, PREFILL, serving
 
 
 @pytest.mark.parametrize("label", [DECODE, PREFILL, MIXED])

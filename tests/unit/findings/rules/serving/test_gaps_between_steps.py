@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import Event, document, kernel, launch, region
-from tests.unit.findings.conftest import claimed_ns, found, matched
-from tests.unit.findings.rules.serving.conftest import DECODE, PREFILL
+from tests.support.events import Event, document, kernel, launch, region
+from tests.support.rules.matching import claimed_ns, found, matched
+from tests.support.rules.serving import DECODE, PREFILL
 
 
 def engine(*labels: str, apart: float = 200) -> bytes:

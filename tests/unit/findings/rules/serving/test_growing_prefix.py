@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
+from tests.support.events import Event, document, op
+from tests.support.rules.matching import FP32, claimed_ns, described, found, matched, step
 
 
 def generation(*tokens: int, batch: int = 1, extra: tuple[Event, ...] = ()) -> bytes:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.unit.findings.conftest import claimed_ns, found, matched
-from tests.unit.findings.model_calls_record import Call, recorded_calls
+from tests.support.rules.matching import claimed_ns, found, matched
+from tests.support.rules.model_calls_record import Call, recorded_calls
 
 EMPTY, PROMPT = 0, 1
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.conftest import Event, document, op
-from tests.unit.findings.conftest import FP32, claimed_ns, described, matched, step
+from tests.support.events import Event, document, op
+from tests.support.rules.matching import FP32, claimed_ns, described, matched, step
 
 HEAD = op("aten::linear", 100, 400, **described(FP32, [4, 128, 64], [1024, 64]))
 SELECT = op("aten::select", 500, 5, **described(FP32, [4, 128, 1024]))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conftest import document, op
-from tests.unit.findings.conftest import FP32, claimed_ns, described, found, matched, step
-from tests.unit.findings.host_record import at_ns, evidence
+from tests.support.events import document, op
+from tests.support.rules.host_record import at_ns, evidence
+from tests.support.rules.matching import FP32, claimed_ns, described, found, matched, step
 
 READS_CACHE = described(FP32, [2, 4, 1, 64], [2, 4, 100, 64], [2, 4, 100, 64])
 READS_TOKEN = described(FP32, [2, 1, 64], [64, 64])

@@ -3,9 +3,9 @@
 import pytest
 
 from redline.trace import schema
-from tests.conftest import document, region
-from tests.unit.findings.conftest import found, launched, matched
-from tests.unit.findings.rules.serving.conftest import DECODE, MIXED, PREFILL, serving
+from tests.support.events import document, region
+from tests.support.rules.matching import found, launched, matched
+from tests.support.rules.serving import DECODE, MIXED, PREFILL, serving
 
 
 def test_labels_of_engines_tell_phase_requests_and_tokens() -> None:

@@ -6,15 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.analysis.accounts import ACCOUNTS
-from redline.analysis.job.combine import Diagnosis, combine
-from redline.analysis.rank.digest import Digest, digest_of
+from redline.ledger.accounts import ACCOUNTS
+from redline.ledger.job.combine import Diagnosis, combine
+from redline.ledger.rank.digest import Digest, digest_of
 from redline.report.html import frame
 from redline.report.html.diagnose import account_names, figures
 from redline.report.html.scale import scaled, time_unit
-from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import diagnose
-from tests.conftest import PRODUCT, Event, collective, document, kernel, launch, machine_with, op, read_one, region
+from tests.support.events import Event, collective, document, kernel, launch, op, read_one, region
+from tests.support.machines import PRODUCT, machine_with
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from plotly.offline import get_plotlyjs
 
-from redline.analysis.job.combine import combine
-from redline.analysis.job.first_screen import outline_of
 from redline.errors import OutputError, UsageError
 from redline.findings.aggregate import findings_of
 from redline.findings.finding import Findings, Limit
-from redline.ranks.read_failures import Failure
+from redline.job.read_failures import Failure
+from redline.ledger.job.combine import combine
+from redline.ledger.job.first_screen import outline_of
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.finding_messages import cause_text
 from redline.report.diagnose.screen import screen_of
@@ -26,12 +26,12 @@ from redline.report.html import frame
 from redline.report.html.diagnose import page
 from redline.report.html.diagnose.headline import headline_of
 from redline.report.terminal import glued
-from redline.testing.synthetic import JobSpec, Straggler, write_job
 from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
-from tests.conftest import document, kernel, launch, op, region
-from tests.made_findings import findings
-from tests.pages import data_of, visible
+from tests.support.events import document, kernel, launch, op, region
+from tests.support.made_findings import findings
+from tests.support.pages import data_of, visible
+from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 MOST_BYTES = 2_500_000
 EVIL = "</script><img src=x onerror=alert(1)>&amp;"
@@ -178,16 +178,16 @@ def test_a_job_in_which_nothing_takes_time(tmp_path: Path) -> None:
 def test_the_headline_says_what_limits_by_how_much_what_to_do_and_how_sure(job: DiagnoseResult) -> None:
     said = headline_of(findings(), job.outline)
     assert said.text == (
-        "Overhead-bound: 50.0 % of the step is idle or copying. Replay the launches of a step as a "
-        "CUDA graph: at most 1.67 x as fast (published results)."
+        "Overhead-bound: up to 40.0 % of the step is lost. Replay the launches of a step as a CUDA graph: at most "
+        "1.67 x as fast (published results)."
     )
     assert said.why == cause_text("RL-H01")
 
 
-def test_the_headline_says_where_most_time_is_when_the_fix_is_elsewhere(job: DiagnoseResult) -> None:
+def test_the_headline_says_what_is_lost_when_most_time_is_elsewhere(job: DiagnoseResult) -> None:
     found = findings()
     found = replace(found, verdict=replace(found.verdict, limit=Limit.COMPUTE))
-    assert headline_of(found, job.outline).text.startswith("Mostly kernels: 40.0 % of the step. Replay ")
+    assert headline_of(found, job.outline).text.startswith("Up to 40.0 % of the step is lost. Replay ")
 
 
 def test_the_headline_of_a_job_that_is_well(job: DiagnoseResult) -> None:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from redline.analysis.accounts import Account
-from redline.analysis.rank.host_activity import HostActivity
-from redline.analysis.rank.step_view import Band, Gap, Piece, StepView, StripLane
+from redline.ledger.accounts import Account
+from redline.ledger.rank.host_activity import HostActivity
+from redline.ledger.rank.step_view import Band, Gap, Piece, StepView, StripLane
 from redline.report.html.diagnose.step_view_figure import step_view_figure
 from redline.report.html.diagnose.step_view_messages import gap_sentence, left_out
 

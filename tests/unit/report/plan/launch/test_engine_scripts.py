@@ -7,7 +7,7 @@ import pytest
 
 import redline
 from redline.errors import ParameterError, UsageError
-from redline.planner.serve.serving_defaults import ENGINES
+from redline.plan.serve.serving_defaults import ENGINES
 from redline.verbs.plan_results import PlannedServing
 
 

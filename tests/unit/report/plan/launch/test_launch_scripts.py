@@ -13,7 +13,7 @@ import pytest
 
 import redline
 from redline.errors import ParameterError
-from redline.planner.train.training_choices import FRAMEWORKS
+from redline.plan.train.training_choices import FRAMEWORKS
 from redline.report.plan.launch.script import Cluster, cluster_of
 from redline.verbs.plan_results import PlannedTraining
 

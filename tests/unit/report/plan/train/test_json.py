@@ -3,7 +3,7 @@
 import json
 
 from redline.report.plan.train.json import as_record, render
-from tests.made_plans import job, nothing_fits, plan
+from tests.support.made_plans import job, nothing_fits, plan
 
 
 def test_it_is_json_and_says_what_it_is() -> None:

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from redline.planner.train.layout import Layout
-from redline.planner.train.search.alternatives import Alternative
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.planner.train.step_cost import MemoryUse, StepTime
-from redline.planner.train.time.overlap import Overlap
-from redline.planner.train.training_choices import PipelineSchedule
-from redline.planner.train.transformer import Transformer
+from redline.plan.train.layout import Layout
+from redline.plan.train.search.search import Alternative
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.step_cost import MemoryUse, StepTime
+from redline.plan.train.time.step import Overlap
+from redline.plan.train.training_choices import PipelineSchedule
+from redline.plan.train.transformer import Transformer
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.plan import amounts, layouts
@@ -19,8 +19,8 @@ from redline.report.plan.train import training_messages as say
 from redline.report.plan.train.screen import memory_bars, step_bars
 from redline.report.plan.train.text import render
 from redline.report.terminal import width_of
-from tests.conftest import ROOT
-from tests.made_plans import LAYOUT, alternatives, candidate, changes, job, llama, nothing_fits, plan
+from tests.support.command_line import ROOT
+from tests.support.made_plans import LAYOUT, alternatives, candidate, changes, job, llama, nothing_fits, plan
 
 GOLDEN = ROOT / "tests" / "golden" / "plan"
 

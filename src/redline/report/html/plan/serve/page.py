@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from redline.planner.serve.serving_plan import Ranged, ServingPlan, ServingPoint
-from redline.report.html.fact import Fact
+from redline.plan.serve.serving_plan import Ranged, ServingPlan, ServingPoint
+from redline.report.document import Fact, ReportTable
 from redline.report.html.frame import frame, template
 from redline.report.html.plan.script_messages import script_messages
 from redline.report.html.tables import sorted_table
@@ -12,7 +12,6 @@ from redline.report.language import _
 from redline.report.plan.amounts import count, gigabytes, seconds
 from redline.report.plan.serve import serving_messages as say
 from redline.report.plan.serve import tables
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import interval
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redline.planner.train.search.training_plan import Candidate, TrainingPlan
+from redline.plan.train.search.training_plan import Candidate, TrainingPlan
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds

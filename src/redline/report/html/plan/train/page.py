@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from redline.planner.job.job_cost import JobCost
-from redline.planner.train.search.training_plan import TrainingPlan
-from redline.report.html.fact import Fact
+from redline.plan.job.job_cost import JobCost
+from redline.plan.train.search.training_plan import TrainingPlan
+from redline.report.document import Fact, ReportTable, StackedBars
 from redline.report.html.frame import frame, template
 from redline.report.html.plan.script_messages import script_messages
 from redline.report.html.plan.train.definitions import definitions
@@ -16,9 +16,8 @@ from redline.report.plan.amounts import chance, count, gigabytes, seconds, share
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import training_messages as say
 from redline.report.plan.train import units
-from redline.report.plan.train.screen import Bars, TrainScreen, screen_of
+from redline.report.plan.train.screen import TrainScreen, screen_of
 from redline.report.plan.train.sizes import sizes as sizes_table
-from redline.report.report_table import ReportTable
 from redline.report.text_parts import interval
 
 
@@ -112,7 +111,7 @@ def _active(plan: TrainingPlan) -> str:
     return _("{count} active").format(count=count(plan.active_parameters))
 
 
-def _rows(bars: Bars) -> Iterator[BarRow]:
+def _rows(bars: StackedBars) -> Iterator[BarRow]:
     for stacked_part in bars.bars:
         yield BarRow(
             colour=COLOURS[stacked_part.code],

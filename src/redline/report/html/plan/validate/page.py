@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
-from redline.planner.train.search.situations import Situation
-from redline.planner.validation.left_out_accuracy import LeftOutAccuracy
-from redline.planner.validation.validate import Scatter, Validation
-from redline.report.html.fact import Fact
+from redline.plan.train.search.plan_trust import Situation
+from redline.plan.validation import LeftOutAccuracy, Scatter, Validation
+from redline.report.document import Fact
 from redline.report.html.frame import frame, template
 from redline.report.html.plan.script_messages import script_messages
 from redline.report.html.tables import sorted_table
@@ -17,18 +14,15 @@ from redline.report.language import _
 from redline.report.plan.validate import tables, text
 
 
-def render(
-    validation: Validation, steps: Sequence[Scatter], memory: Sequence[Scatter], serving: Sequence[Scatter]
-) -> str:
-    """The last three are the points of the charts."""
+def render(validation: Validation) -> str:
     shown = tables.every(validation, brief=False)
     return template("plan/validate/page.html.j2").render(
         **frame(
             _("How well plans predict"),
             charts={
-                "steps_seen": figure(steps, "s", 1.0),
-                "memory_seen": figure(memory, "GB", 1e9),
-                "serving_seen": figure(serving, "ms", 1e-3),
+                "steps_seen": figure(validation.step_points, "s", 1.0),
+                "memory_seen": figure(validation.memory_points, "GB", 1e9),
+                "serving_seen": figure(validation.serving_points, "ms", 1e-3),
             },
             tables={name: asdict(sorted_table(table)) for name, table in shown.items()},
             words=script_messages(),
@@ -93,8 +87,7 @@ def _group(scatter: Scatter, unit: str, scale: float) -> dict[str, Any]:
                 name=scatter.name, measured=measured / scale, predicted=predicted / scale, unit=unit
             ),
         }
-        for measured, predicted in zip(scatter.measured.tolist(), scatter.predicted.tolist(), strict=True)
-        if np.isfinite(measured) and measured > 0
+        for measured, predicted in zip(scatter.measured, scatter.predicted, strict=True)
     ]
     return {"name": scatter.name, "points": points}
 

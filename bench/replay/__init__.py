@@ -1,0 +1,1 @@
+"""How exact replays and forecasts are."""

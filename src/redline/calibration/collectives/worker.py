@@ -1,0 +1,214 @@
+"""What torchrun runs on every rank: joins the process group, measures or shows, and the first rank writes the result.
+
+A rank that fails leaves one line in the folder and ends; torchrun then ends the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import torch
+import torch.distributed as dist
+
+from redline.artifacts import write_atomic
+from redline.calibration.calibration_record import Collectives, Declined
+from redline.calibration.collectives import results
+from redline.calibration.collectives.agree import everyones
+from redline.calibration.collectives.collective_law import laws
+from redline.calibration.collectives.harness import CollectiveBudget, Harness
+from redline.calibration.collectives.health import pair_speeds, pairs_declined, rank_speeds
+from redline.calibration.collectives.health_probe import Who, pair_times, rank_times, work_samples
+from redline.calibration.collectives.levels import Groups, levels, sizes
+from redline.calibration.collectives.operation_example import OperationExample
+from redline.calibration.collectives.operations import Buffers, Circle, fill, is_right, prepared, result
+from redline.calibration.collectives.rank_outcome import RESULT, RankFailure, failure_path
+from redline.calibration.collectives.textbook import ELEMENT_BYTES, OPERATIONS, due, size_bytes
+from redline.calibration.device import ProbeDevice
+from redline.errors import UsageError, first_line
+
+_TIMEOUT = timedelta(minutes=3)
+_SHOWN_BYTES = 4 * ELEMENT_BYTES
+_MIB = 1 << 20
+_WORK_SAMPLES = 10  # in each of two passes, before and after the collectives
+
+
+def main(words: Sequence[str]) -> int:
+    options = _options(words)
+    try:
+        device = join(options)
+        outcome = _show(device) if options.show else measure(device, options)
+        if dist.get_rank() == 0:
+            with write_atomic(options.folder / RESULT) as file:
+                file.write(msgspec.json.encode(outcome))
+        dist.destroy_process_group()
+    except Exception as error:  # noqa: BLE001 (whatever torch, a driver or the network raises is told in one line)
+        _leave(options.folder, error)
+        return 1
+    return 0
+
+
+def _options(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="redline.calibration.collectives.worker")
+    parser.add_argument("--folder", type=Path, required=True, help="where the result goes")
+    parser.add_argument("--seconds", type=float, default=50.0, help="for the collectives; 0 for the health check alone")
+    parser.add_argument("--join-seconds", type=float, default=180.0, help="in which the ranks have to find each other")
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller messages")
+    parser.add_argument("--show", action="store_true", help="contents before and after instead of times")
+    return parser.parse_args(words)
+
+
+def _leave(folder: Path, error: Exception) -> None:
+    rank = int(os.environ.get("RANK", "0"))
+    failure = RankFailure(
+        rank=rank, at_ns=time.time_ns(), line=first_line(error), is_usage=isinstance(error, UsageError)
+    )
+    failure_path(folder, rank).write_bytes(msgspec.json.encode(failure))
+
+
+def join(options: argparse.Namespace) -> ProbeDevice:
+    """NCCL with a device for each rank where there is CUDA, gloo otherwise."""
+    if int(os.environ["WORLD_SIZE"]) < 2:
+        raise UsageError("collectives need at least two ranks: give --nproc-per-node 2 or more")
+    device = ProbeDevice()
+    if device.is_cuda:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    late = threading.Timer(options.join_seconds, _give_up, [options])
+    late.daemon = True
+    late.start()
+    dist.init_process_group("nccl" if device.is_cuda else "gloo", timeout=_TIMEOUT)
+    dist.barrier(device_ids=[torch.cuda.current_device()] if device.is_cuda else None)
+    late.cancel()
+    return device
+
+
+def _give_up(options: argparse.Namespace) -> None:
+    """A rank whose partners are gone may wait for them without end, in code that no exception reaches."""
+    why = f"the ranks did not find each other within {options.join_seconds:g} s: is the network between them open?"
+    _leave(options.folder, TimeoutError(why))
+    os._exit(1)
+
+
+def _who(device: ProbeDevice) -> Who:
+    """Nodes are told apart by torchrun: names of hosts may be the same."""
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    return Who(
+        rank=dist.get_rank(),
+        node=int(os.environ.get("GROUP_RANK", "0")),
+        host=socket.gethostname(),
+        device=f"cuda:{local}" if device.is_cuda else "cpu",
+    )
+
+
+def circles(groups_of_level: Mapping[str, Groups], device: ProbeDevice) -> dict[str, Circle | None]:
+    """The group of this rank at each level; every rank has to make every group."""
+    own = dist.get_rank()
+    where = torch.device("cuda", torch.cuda.current_device()) if device.is_cuda else torch.device("cpu")
+    joined: dict[str, Circle | None] = {}
+    for level, groups in groups_of_level.items():
+        joined[level] = None
+        for ranks in groups:
+            group = None if level == "world" else dist.new_group(list(ranks))
+            if own in ranks:
+                joined[level] = Circle(group=group, ranks=ranks, position=ranks.index(own), device=where)
+    return joined
+
+
+# --- measure ----------------------------------------------------------------------------------------------------------
+
+
+def measure(device: ProbeDevice, options: argparse.Namespace) -> Collectives:
+    everyone = everyones(_who(device))
+    nodes = [who.node for who in everyone]
+    groups_of_level = levels(nodes)
+    own = circles(groups_of_level, device)
+    world = own["world"]
+    assert world is not None
+    passes = [work_samples(world, device, _WORK_SAMPLES)]
+    transfer_bytes = (16 if device.is_cuda else 1) * _MIB
+    links = pair_speeds(pair_times(world, nodes, device, transfer_bytes, 8), nodes, transfer_bytes)
+    effort = CollectiveBudget(seconds=options.seconds, call_limit_s=0.2 if options.quick else 0.5)
+    measured = _measured(groups_of_level, own, device, effort, quick=options.quick)
+    passes.append(work_samples(world, device, _WORK_SAMPLES))
+    points = results.points(measured)
+    return Collectives(
+        backend=dist.get_backend(),
+        world=world.size,
+        hosts=len(set(nodes)),
+        points=points,
+        laws=laws(points),
+        ranks=rank_speeds(rank_times(everyone, passes, device)),
+        pairs=links,
+        declined=(
+            *_shared_processors(device),
+            *pairs_declined(world.size, len(links)),
+            *results.declined(measured, effort.call_limit_s),
+        ),
+    )
+
+
+def _shared_processors(device: ProbeDevice) -> tuple[Declined, ...]:
+    local, processors = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), len(os.sched_getaffinity(0))
+    if device.is_cuda or local <= processors:
+        return ()
+    why = f"{local} ranks of a node share {processors} processors"
+    return (Declined(what="times without waiting for a processor", why=why),)
+
+
+def _measured(
+    groups_of_level: Mapping[str, Groups],
+    own: Mapping[str, Circle | None],
+    device: ProbeDevice,
+    effort: CollectiveBudget,
+    *,
+    quick: bool,
+) -> results.CollectiveTimings:
+    cases = results.cases(groups_of_level, _sizes(device, quick=quick)) if effort.seconds else []
+    if not cases:
+        return results.CollectiveTimings(cases=(), samples_ns=(), correct=())
+    buffers = Buffers(max(case.size_bytes for case in cases), device.torch_device)
+    return Harness(own, device).measure(cases, buffers, effort)
+
+
+def _sizes(device: ProbeDevice, *, quick: bool) -> list[int]:
+    most = (64 if quick else 256) if device.is_cuda else (4 if quick else 16)
+    return sizes(most * _MIB, step=16 if quick else 4)
+
+
+# --- show -------------------------------------------------------------------------------------------------------------
+
+
+def _show(device: ProbeDevice) -> tuple[OperationExample, ...]:
+    world = circles({"world": (tuple(range(dist.get_world_size())),)}, device)["world"]
+    assert world is not None
+    return tuple(_shown(operation, world) for operation in OPERATIONS)
+
+
+def _shown(operation: str, world: Circle) -> OperationExample:
+    size = size_bytes(operation, world.size, _SHOWN_BYTES)
+    give, take = Buffers(size, world.device).of(operation, world, size)
+    fill(operation, world, size, give, take)
+    before = tuple(map(int, give.tolist()))
+    prepared(operation, world, give, take)()
+    held = result(operation, give, take)
+    is_defined = due(operation, world.position, world.size, size) is not None
+    after = tuple(map(int, held.tolist())) if is_defined else None
+    of_ranks = everyones((before, after, is_right(operation, world, size, held)))
+    return OperationExample(
+        operation=operation,
+        before=tuple(of_rank[0] for of_rank in of_ranks),
+        after=tuple(of_rank[1] for of_rank in of_ranks),
+        correct=all(of_rank[2] for of_rank in of_ranks),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

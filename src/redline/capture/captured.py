@@ -1,0 +1,181 @@
+"""What the record of a run says of the traces that are diagnosed: which window they are, and how like the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redline.artifacts import DIGEST_ENDING
+from redline.artifacts.run_folders import restart_number, window_number
+from redline.capture.run_record import CAPTURED, DIGESTS, NAME, RankRecord, RunRecord, WindowRecord, read_record
+from redline.errors import InputError
+
+TIMED = 0  # the number of the window of fixed duration
+_RANK = re.compile(r"rank-([0-9]+)\.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absent:
+    """Ranks of the run that have no trace in this window, or no digest, all for the same reason."""
+
+    why: str
+    """no space, incomplete, failed, killed, not reached (it made fewer steps), not captured, or not watched; of traces
+    digested (then deleted), of digests not digested."""
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """A window of a run that `redline run` watched."""
+
+    window: int
+    windows: int
+    """Of the run, on the rank that has most."""
+    restart: int
+    first_step: int
+    steps: int
+    asked_steps: int
+    """More than `steps` where the window was cut short."""
+    run_steps: int
+    slowdown: float | None
+    """Of the middle rank: `captured_step_ns` over `usual_step_ns`."""
+    captured_step_ns: int | None
+    usual_step_ns: int | None
+    condition: str
+    """That asked for the window: then captured steps are no sample of all."""
+    cut_short: str
+    """Why, in the words of the process that noted it; "" where it was not, or nobody said why."""
+    absent: tuple[Absent, ...]
+
+    @property
+    def is_timed(self) -> bool:
+        """It is a stretch of time, not steps: none had been recognised."""
+        return self.window == TIMED
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunWindow:
+    """Where the files of a window are, as `redline run` has put them there."""
+
+    run: Path
+    restart: int
+    number: int
+
+
+def captured_of(files: Sequence[Path]) -> Captured | None:
+    """None where the traces or digests are not of one window of a run, or its record cannot be read."""
+    window = window_of(files)
+    if window is None:
+        return None
+    digested = {_rank(path) for path in files if path.name.endswith(DIGEST_ENDING)}
+    return captured(*window, read={_rank(path) for path in files} if digested else None)
+
+
+def window_of(files: Sequence[Path]) -> tuple[RunRecord, int, int] | None:
+    """The record of the run whose window these files are of, with the numbers of the window and of the restart."""
+    window = _only_window(files)
+    if window is None:
+        return None
+    try:
+        record = read_record(window.run / NAME)
+    except InputError:
+        return None
+    return record, window.number, window.restart
+
+
+def run_folder_of(files: Sequence[Path]) -> Path | None:
+    """The folder of the run whose window these files are of; None where they are of none."""
+    window = _only_window(files)
+    return None if window is None else window.run
+
+
+def _only_window(files: Sequence[Path]) -> RunWindow | None:
+    """Of traces, of digests, or of both."""
+    windows = {_window(folder) for folder in {path.absolute().parent for path in files}}
+    return windows.pop() if len(windows) == 1 else None
+
+
+def _window(folder: Path) -> RunWindow | None:
+    number, restart = window_number(folder.name), restart_number(folder.parent.name)
+    if number is None:
+        return None
+    run = folder.parent if restart is None else folder.parent.parent
+    run = run.parent if run.name == DIGESTS and not (run / NAME).is_file() else run
+    return RunWindow(run=run, restart=restart or 0, number=number)
+
+
+def _rank(path: Path) -> int:
+    rank = _RANK.match(path.name)
+    return int(rank[1]) if rank else -1
+
+
+def captured(record: RunRecord, number: int, restart: int = 0, read: Collection[int] | None = None) -> Captured | None:
+    """One window, over all ranks; None where the record knows nothing of it.
+
+    Where digests were read, `read` has the ranks of which there is a digest or a trace.
+    """
+    ranks = [rank for rank in record.ranks if rank.restart == restart]
+    parts = [(rank, window) for rank in ranks for window in rank.windows if window.number == number]
+    if not parts:
+        return None
+    middle = _middle(parts)
+    return Captured(
+        window=number,
+        windows=max(rank.windows[-1].number for rank in ranks if rank.windows),
+        restart=restart,
+        first_step=min(window.first_step for _, window in parts),
+        steps=min(window.steps for _, window in parts),
+        asked_steps=int(record.settings.get("steps", 0)),
+        run_steps=max(rank.steps for rank in ranks),
+        slowdown=middle[1].slowdown if middle else None,
+        captured_step_ns=middle[1].length_ns // middle[1].steps if middle else None,
+        usual_step_ns=middle[0].step_ns if middle else None,
+        condition=str(record.settings.get("when", "")),
+        cut_short=_cut_short(ranks, number),
+        absent=_absent(record, ranks, number, read),
+    )
+
+
+def _middle(parts: Sequence[tuple[RankRecord, WindowRecord]]) -> tuple[RankRecord, WindowRecord] | None:
+    """The rank whose slow-down is the middle one, with its window."""
+    known = sorted((part for part in parts if part[1].slowdown and part[1].steps), key=lambda it: it[1].slowdown or 0)
+    return known[(len(known) - 1) // 2] if known else None
+
+
+def _cut_short(ranks: Sequence[RankRecord], number: int) -> str:
+    texts = [
+        str(note.get("text", ""))
+        for rank_record in ranks
+        for note in rank_record.notes
+        if note.get("code") == "cut-short"
+    ]
+    return next((text for text in texts if text.startswith(f"window {number} ")), "")
+
+
+def _absent(
+    record: RunRecord, ranks: Sequence[RankRecord], number: int, read: Collection[int] | None
+) -> tuple[Absent, ...]:
+    reasons: dict[str, list[int]] = {}
+    for rank_record in ranks:
+        why = (
+            "" if rank_record.rank in (read or ()) else _why_absent(rank_record, number, from_digests=read is not None)
+        )
+        if why:
+            reasons.setdefault(why, []).append(rank_record.rank)
+    unknown = set(range(record.world)) - {rank_record.rank for rank_record in ranks}
+    if unknown and len(ranks) < record.world:  # processes that the job started may have other numbers
+        reasons.setdefault("not watched", []).extend(sorted(unknown))
+    return tuple(Absent(why=why, ranks=tuple(sorted(absent_ranks))) for why, absent_ranks in reasons.items())
+
+
+def _why_absent(rank_record: RankRecord, number: int, *, from_digests: bool) -> str:
+    window = next((window for window in rank_record.windows if window.number == number), None)
+    if window is not None:
+        if window.state in CAPTURED and from_digests:
+            return "not digested"
+        return "" if window.state == "written" else window.state
+    if not rank_record.finished:
+        return "killed"
+    return "not reached" if not rank_record.notes else "not captured"

@@ -1,0 +1,140 @@
+"""What a run leaves behind beside its traces: `run.json`, with everything but the times of single steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from redline.artifacts import Envelope
+from redline.artifacts.file_kind import FileKind
+from redline.capture.digests_record import DigestsRecord
+from redline.errors import InputError
+
+KIND = "run"
+SCHEMA_VERSION = 1
+NAME = "run.json"
+DIGESTS = "digests"  # the folder of those that were made where the ranks ran
+CAPTURED = ("written", "digested")  # states of a window that can be diagnosed
+_MOST_RANKS = 1_000_000
+_MOST = 2**62
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowRecord:
+    """A few steps that were captured on one rank."""
+
+    number: int
+    state: str
+    """written, digested (its trace was deleted since), or why not: no space, incomplete, failed, killed."""
+    first_step: int
+    steps: int
+    length_ns: int
+    stall_ns: int
+    """How long the rank stood still to stop recording and hand the result over."""
+    writing_ns: int
+    writing_cpu_ns: int
+    """CPU time of the process that wrote the trace, beside the job."""
+    path: str
+    """Relative to the folder of the run."""
+    raw_bytes: int
+    size_bytes: int
+    sha256: str
+    slowdown: float | None
+    """Length of a captured step over that of a usual one; None where there is no other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankRecord:
+    """One process of the job."""
+
+    rank: int
+    restart: int
+    host: str
+    pid: int
+    steps: int
+    step_kind: str
+    """optimizer, calls, by hand, or none: what ends a step."""
+    step_ns: int | None
+    """The median of steps that were neither captured nor among the first."""
+    step_p10_ns: int | None
+    step_p90_ns: int | None
+    slowest_ns: int | None
+    step_mean_ns: int | None
+    """Of the same steps, as is the wait below."""
+    step_wait_ns: int | None
+    """Waiting for the data loader in a step, on average."""
+    input_wait_ns: int
+    """Waiting for the data loader, in the whole run."""
+    batches: int
+    peak_bytes: int
+    capture_cost_ns: int
+    """Time that the process spent on being captured."""
+    finished: bool
+    """It came to its end in the orderly way; a killed process does not."""
+    windows: tuple[WindowRecord, ...]
+    notes: tuple[dict[str, Any], ...]
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A run of a job, on one machine or several."""
+
+    command: tuple[str, ...]
+    folder: str
+    launcher: str
+    world: int
+    started: str
+    wall_ns: int
+    exit_code: int | None
+    signal: str | None
+    ranks: tuple[RankRecord, ...]
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+    watcher_cpu_ns: int = 0
+    """CPU time of the process that watched."""
+    notes: tuple[str, ...] = ()
+    stalls: tuple[dict[str, Any], ...] = ()
+    digests: DigestsRecord | None = None
+    """None where none were asked for."""
+
+    @property
+    def is_diagnosable(self) -> bool:
+        """Whether there is a trace, or the digest of one."""
+        return any(window.state in CAPTURED for rank in self.ranks for window in rank.windows)
+
+
+_RUN = FileKind(
+    "the record of a run",
+    RunRecord,
+    "diagnose its traces without it",
+    most_bytes=64 << 20,  # some 20,000 ranks
+    envelope=(KIND, SCHEMA_VERSION),
+    numbers=(0.0, _MOST),
+)
+
+
+def to_json(record: RunRecord) -> dict[str, object]:
+    envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by="redline run")
+    return {**envelope.to_dict(), **asdict(record)}
+
+
+def read_record(path: Path) -> RunRecord:
+    from redline.artifacts.masked_json import masked_value
+
+    record = _RUN.shaped(masked_value(_RUN.content(path)), str(path))  # earlier versions recorded secrets
+    wrong = next(_unsound(record), "")
+    if wrong:
+        raise InputError(f"{path}: not a sound record of a run: {wrong}. Diagnose its traces without it")
+    return record
+
+
+def _unsound(record: RunRecord) -> Iterator[str]:
+    """What cannot be: anybody may have written the file."""
+    if not 0 <= record.world <= _MOST_RANKS:
+        yield f"world is {record.world}"
+    steps = record.settings.get("steps", 0)
+    if not isinstance(steps, int) or not 0 <= steps <= _MOST:
+        yield f"settings.steps is {steps!r:.40}"

@@ -1,0 +1,219 @@
+"""torch.profiler for one window: warm up, start, mark steps, stop, hand the result to a writer."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+import torch.autograd.profiler as autograd_profiler
+from torch.profiler import record_function, supported_activities
+from torch.profiler.profiler import _KinetoProfile
+
+from redline.capture.process import is_alive
+from redline.capture.shared_state import EXPORTER, EXPORTING, STATE
+from redline.capture.worker.exception_origin import arrived, tolerated
+from redline.capture.worker.recording.forked_children import OrderlyEnd
+from redline.capture.worker.recording.profiler_options import experimental_options
+from redline.capture.worker.recording.silence_kineto import hushed
+from redline.capture.worker.recording.window_room import WindowRoom
+from redline.capture.worker.recording.writer import write_detached
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from redline.capture.worker.process_context import ProcessContext
+    from redline.capture.worker.recording.host_evidence import EvidenceRecorder
+    from redline.capture.worker.recording.old_blocks import OldBlocks
+
+_GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
+
+
+class Recorder:
+    """The one profiler that is ours; it gives way to any other."""
+
+    def __init__(self, context: ProcessContext, give_way: Callable[[], None], evidence: EvidenceRecorder) -> None:
+        self._context = context
+        self._evidence = evidence
+        self._give_way = give_way
+        self._profiler: Any = None
+        self._started = False
+        self._marked: Any = None
+        self._marks = 0
+        self._ours = False  # what calls the profiler just now is us
+        self._another = False  # the script's own profiler is prepared or on
+        self.room = WindowRoom(context.settings.memory_bytes)
+        self._last_window = 0
+        self._children = OrderlyEnd()
+        self._old_blocks: OldBlocks | None = None
+        self._guard()
+
+    def _guard(self) -> None:
+        """Two profilers in one process end in a crash, and starting the second says nothing. So every start is seen."""
+        for name in _GUARDED:
+            setattr(autograd_profiler, name, self._seen(name, getattr(autograd_profiler, name)))
+        # It imports torch's compiler first. With stacks, a window would record a million calls of that.
+        prepare: Any = self._seen("prepare_trace", _KinetoProfile.prepare_trace)
+        setattr(_KinetoProfile, "prepare_trace", prepare)  # noqa: B010 (mypy knows no other way)
+
+    def _seen(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def seen(*args: object, **kwargs: object) -> Any:
+            if not self._ours:
+                if name != "_disable_profiler":
+                    self._give_way()
+                self._another = name != "_disable_profiler"
+            return call(*args, **kwargs)
+
+        return seen
+
+    def is_taken(self) -> bool:
+        """Whether another profiler of the process is on, or CUDA records a graph, in which nothing may start."""
+        if self._another or autograd_profiler._is_profiler_enabled or torch._C._autograd._profiler_enabled():
+            return True
+        return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+    def is_writing(self) -> bool:
+        """Whether the window before is still being written."""
+        if not self._last_window:
+            return False
+        window = self._context.slot.window(self._last_window)
+        return window[STATE] == EXPORTING and is_alive(window[EXPORTER])
+
+    def forget(self) -> None:
+        """In a child that the script forked. While we record, it would record as well, without an end."""
+        self._evidence.abandon()
+        self._children.arrange()
+        if self._old_blocks is not None:
+            self._old_blocks.keep()
+        if self._started:
+            torch._C._autograd._clear_callbacks()  # type: ignore[attr-defined]
+            autograd_profiler._is_profiler_enabled = False
+            self._started = False
+
+    def warm_up(self) -> None:
+        settings = self._context.settings
+        self._children.prepare()
+        self.room.take()
+        self._profiler = _KinetoProfile(
+            activities=supported_activities(),
+            record_shapes=settings.shapes,
+            with_stack=settings.stacks,
+            profile_memory=settings.memory,
+            experimental_config=experimental_options(stacks=settings.stacks, on_device=len(supported_activities()) > 1),
+        )
+        try:
+            self._calling(self._prepare)
+        except BaseException as error:
+            if arrived(error) is None:  # nothing is prepared: to start it, even to end it, would crash
+                self._profiler = None
+            raise
+
+    def _prepare(self) -> None:
+        """As `prepare_trace` does, which would import torch's compiler for seconds, only to ask for a setting of it."""
+        if "torch._inductor" in sys.modules:
+            self._profiler.prepare_trace()
+            return
+        settings = self._context.settings
+        self._profiler.profiler = autograd_profiler.profile(
+            use_device=self._profiler.use_device,
+            record_shapes=settings.shapes,
+            with_stack=settings.stacks,
+            profile_memory=settings.memory,
+            use_kineto=True,
+            experimental_config=self._profiler.experimental_config,
+        )
+        self._profiler.profiler._prepare_trace()
+
+    def start(self, step: int) -> None:
+        """Record, with marks of steps from this one on; none where it is 0."""
+        self.room.check()
+        self._started = True
+        self._old_blocks = _old_blocks() if self._context.settings.memory else None
+        self._calling(self._profiler.start_trace)
+        if self._old_blocks is not None:
+            self._old_blocks.use_up_warning()
+        self._marks = 0
+        self._evidence.window_opened()
+        if step:
+            self._mark(step)
+
+    def next_step(self, step: int) -> None:
+        self._unmark()
+        self._evidence.step_ended()
+        self._mark(step)
+
+    def _mark(self, step: int) -> None:
+        self._marked = record_function(f"ProfilerStep#{step}")
+        with _behind_dispatch_modes():
+            self._marked.__enter__()
+
+    def _unmark(self) -> None:
+        marked, self._marked = self._marked, None
+        if marked is not None:
+            with _behind_dispatch_modes():
+                marked.__exit__(None, None, None)
+            self._marks += 1
+
+    def stop(self) -> int:
+        """Stop; how many steps were captured, the last perhaps in part."""
+        self.room.give_back()
+        self._unmark()
+        self._evidence.window_closed()
+        self._calling(self._profiler.stop_trace)
+        self._old_blocks = None
+        self._started = False
+        return self._marks
+
+    def write(self, number: int) -> None:
+        self._last_window = number
+        profiler, self._profiler = self._profiler, None
+        write_detached(self._context, number, profiler.export_chrome_trace, self._evidence.take().as_member)
+
+    def abandon(self) -> None:
+        """Stop without a result, whatever state the profiler is in."""
+        self._evidence.abandon()
+        self.room.give_back()
+        profiler, self._profiler = self._profiler, None
+        if profiler is None or profiler.profiler is None:
+            return
+        with tolerated(Exception):  # it failed before already
+            self._unmark()
+            if not self._started:
+                self._calling(profiler.start_trace, aloud=True)
+        with tolerated(Exception):
+            if torch._C._autograd._profiler_enabled():
+                self._calling(profiler.stop_trace, aloud=True)
+        with tolerated(Exception):  # where not even that could be done
+            if torch._C._autograd._profiler_enabled():
+                self._calling(torch._C._autograd._disable_profiler, aloud=True)
+            if autograd_profiler._is_profiler_enabled:  # it was interrupted after it had stopped
+                autograd_profiler._run_on_profiler_stop()
+        self._old_blocks = None
+        self._started = False
+
+    def _calling(self, call: Callable[[], object], *, aloud: bool = False) -> None:
+        """`aloud` if it has to be, where no file can be had to keep stderr aside: a profiler must not stay on."""
+        self._ours = True
+        called = False
+        try:
+            with tolerated(OSError) if aloud else nullcontext(), hushed():
+                called = True
+                call()
+            if not called:
+                call()
+        finally:
+            self._ours = False
+
+
+def _behind_dispatch_modes() -> AbstractContextManager[object]:
+    """Meanwhile no TorchDispatchMode of the script sees operators: a mark is one, and modes count or change them."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)
+    return torch._C._ExcludeDispatchKeyGuard(keys | torch._C.DispatchKeySet(torch._C.DispatchKey.PythonTLSSnapshot))
+
+
+def _old_blocks() -> OldBlocks:
+    from redline.capture.worker.recording.old_blocks import OldBlocks
+
+    return OldBlocks()

@@ -1,0 +1,126 @@
+"""The same function over many files, on any executor: second tries for files whose worker died, and for stragglers."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from redline.errors import InputError
+from redline.job.executors.executor import Executor, ExecutorChoice, WorkerDied, processes_for
+from redline.job.executors.stragglers import Pace
+from redline.storage import ahead
+
+Result = TypeVar("Result")
+WORTH_BYTES = 8_000_000  # of compressed traces; less is read sooner than processes start
+_LOOK_S = 0.5  # between looks for stragglers
+
+
+def over_files(
+    work: Callable[[Path], Result], paths: Sequence[Path], choice: ExecutorChoice | None = None
+) -> Iterator[tuple[int, Result | InputError | WorkerDied]]:
+    """Index and result for each path, in the order in which they finish."""
+    choice = choice or ExecutorChoice()
+    sizes_bytes = [_size_bytes(path) for path in paths]
+    if not paths or _is_done_here(choice, sizes_bytes):
+        for index, path in enumerate(ahead(paths)):
+            yield index, work(path)
+        return
+    with _opened(choice, work, paths) as executor:
+        yield from OverFiles(executor, paths, Pace(sizes_bytes=sizes_bytes)).outcomes()
+
+
+def _is_done_here(choice: ExecutorChoice, sizes_bytes: Sequence[int]) -> bool:
+    """Whether other processes would cost more than they save; who asks for Ray gets it."""
+    if choice.name != "pool":
+        return False
+    is_little = choice.jobs is None and sum(sizes_bytes) < WORTH_BYTES
+    return is_little or min(processes_for(choice.jobs), len(sizes_bytes)) <= 1
+
+
+def _opened(choice: ExecutorChoice, work: Callable[[Path], Result], paths: Sequence[Path]) -> Executor[Result]:
+    if choice.name == "ray":
+        from redline.job.executors.ray_tasks import RayTasks  # an extra
+
+        return RayTasks(work, choice, len(paths))
+    from redline.job.executors.process_pool import ProcessPool  # a fifth of the import of a verb: many read one file
+
+    return ProcessPool(work, min(processes_for(choice.jobs), len(paths)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    """A task that was started."""
+
+    index: int  # of its file
+    since_s: float
+
+
+class OverFiles(Generic[Result]):
+    """The tasks of one run over files: what waits, what runs, and what needs a second try."""
+
+    def __init__(self, executor: Executor[Result], paths: Sequence[Path], pace: Pace) -> None:
+        self._executor, self._paths, self._pace = executor, paths, pace
+        self._waiting = list(reversed(range(len(paths))))
+        self._running: dict[int, _Running] = {}
+        self._numbers = count()
+        self._copied: set[int] = set()  # files whose task was started a second time
+
+    def outcomes(self) -> Iterator[tuple[int, Result | InputError | WorkerDied]]:
+        """Index and result for each path. A file whose worker died is tried again when nothing else runs."""
+        suspects: list[int] = []
+        while self._waiting or self._running:
+            self._start_more()
+            for index, outcome in self._ended():
+                if isinstance(outcome, WorkerDied):
+                    suspects.append(index)
+                else:
+                    yield index, outcome
+        for index in suspects:  # it may have killed its worker: alone, it can only harm itself
+            self._start(index)
+            while self._running:
+                yield from self._ended()
+
+    def _start_more(self) -> None:
+        while self._waiting and len(self._running) < self._executor.slots:
+            self._start(self._waiting.pop())
+        if self._waiting:
+            return
+        for running in list(self._running.values()):
+            if len(self._running) < self._executor.slots and self._is_straggler(running):
+                self._copied.add(running.index)
+                self._start(running.index)
+
+    def _is_straggler(self, running: _Running) -> bool:
+        patience_s = self._pace.patience_s(running.index)
+        return running.index not in self._copied and time.monotonic() - running.since_s > patience_s
+
+    def _start(self, index: int) -> None:
+        task = next(self._numbers)
+        self._running[task] = _Running(index=index, since_s=time.monotonic())
+        self._executor.start(task, self._paths[index])
+
+    def _ended(self) -> Iterator[tuple[int, Result | InputError | WorkerDied]]:
+        """What ended, of two tasks on one file the first that did; a death counts once nobody else is at its file."""
+        is_idle = not self._waiting and len(self._running) < self._executor.slots
+        for task, outcome in self._executor.wait(_LOOK_S if is_idle else None):
+            running = self._running.pop(task, None)
+            if running is None:  # the other one on this file was faster
+                continue
+            others = [other for other, at in self._running.items() if at.index == running.index]
+            if isinstance(outcome, WorkerDied) and others:
+                continue
+            for other in others:
+                del self._running[other]
+                self._executor.abandon(other)
+            if not isinstance(outcome, WorkerDied):
+                self._pace.finished(running.index, time.monotonic() - running.since_s)
+            yield running.index, outcome
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # reading it says what is wrong
+        return 0

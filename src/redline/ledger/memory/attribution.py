@@ -1,0 +1,133 @@
+"""The account of each allocation of a device: by its stack, then by what its life and its size prove beyond that."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import reduce
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.ledger.memory.allocations import BEFORE, MemoryHistory
+from redline.ledger.memory.memory_accounts import MemoryAccount
+from redline.ledger.memory.stack_evidence import NOTHING, StackEvidence, stack_evidence
+from redline.trace.snapshot.snapshot import NO_STACK
+
+I64 = NDArray[np.int64]
+ACCOUNTS = tuple(MemoryAccount)
+_NUMBER = {account: number for number, account in enumerate(ACCOUNTS)}
+_LARGE_LOSS = 1 << 20  # smaller logits are not worth a name
+_ADAM_STATES = 2  # for each parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributedMemory:
+    """A history with the account of each of its allocations."""
+
+    history: MemoryHistory
+    account: I64  # place in ACCOUNTS, one per allocation
+    evidence: tuple[StackEvidence, ...]  # of each stack of the snapshot; the last is that of no stack
+    shard_ratio: int  # full weights over the shard that a rank keeps, where gathers prove it; else 0
+
+    def site(self, allocation: int) -> str:
+        return self.evidence[int(self.history.allocations.stack[allocation])].site
+
+
+def attributed(history: MemoryHistory) -> AttributedMemory:
+    """Every allocation in one account; what nothing proves is unknown."""
+    frames_of = history.snapshot.frames_of
+    evidence = (*(stack_evidence(frames_of(stack)) for stack in range(len(history.snapshot.stacks))), NOTHING)
+    stacks = history.allocations.stack
+    account = np.array([_NUMBER[proof.account] for proof in evidence])[stacks]  # -1, no stack, is the last
+    _prove_gradients(history, evidence, account)
+    _prove_logits(history, account)
+    ratio = _prove_shards(history, evidence, account)
+    return AttributedMemory(history=history, account=account, evidence=evidence, shard_ratio=ratio)
+
+
+def _prove_gradients(history: MemoryHistory, evidence: tuple[StackEvidence, ...], account: I64) -> None:
+    """What zero_grad frees is a gradient; so is what the backward pass made and the optimizer's step still finds."""
+    table = history.allocations
+    cleared = np.array([proof.clears_gradients for proof in evidence])[table.freed_by]
+    is_backward = account == _NUMBER[MemoryAccount.BACKWARD]
+    steps = _optimizer_events(history, evidence)
+    next_step = np.append(steps, np.iinfo(np.int64).max)[np.searchsorted(steps, table.born)]
+    proven = (cleared & ~_is_in(account, MemoryAccount.OPTIMIZER_STATES, MemoryAccount.PARAMETERS)) | (
+        is_backward & (next_step < table.died)
+    )
+    # The same line that makes a gradient of this size in one step makes one in the next, which may not have ended.
+    alike = {(int(table.stack[row]), int(table.requested_bytes[row])) for row in np.flatnonzero(proven & is_backward)}
+    for row in np.flatnonzero(is_backward & ~proven):
+        proven[row] = (int(table.stack[row]), int(table.requested_bytes[row])) in alike
+    account[proven] = _NUMBER[MemoryAccount.GRADIENTS]
+
+
+def _optimizer_events(history: MemoryHistory, evidence: tuple[StackEvidence, ...]) -> I64:
+    """Events at which the optimizer was at work: by their stacks, or between marks of torch."""
+    at_work = np.array([proof.is_optimizer and not proof.clears_gradients for proof in evidence])[history.events.stack]
+    begins = [
+        mark.at_us
+        for mark in history.snapshot.annotations
+        if mark.is_begin and mark.device == history.device and mark.name.startswith("Optimizer.step#")
+    ]
+    has_times = bool(history.events.at_us.any())
+    marked = np.searchsorted(history.events.at_us, np.array(begins if has_times else [], np.int64))
+    events = np.union1d(np.flatnonzero(at_work), marked)
+    return events[events < len(history.events)].astype(np.int64)
+
+
+def _prove_logits(history: MemoryHistory, account: I64) -> None:
+    """Activations of one site, with as many elements as the loss takes in 32 bits, are the logits in 16 or in 32."""
+    table = history.allocations
+    of_loss = np.flatnonzero(account == _NUMBER[MemoryAccount.LOGITS])
+    asked = [int(history.events.size_bytes[oom]) for oom in history.ooms]
+    largest = max([*map(int, table.requested_bytes[of_loss]), *asked], default=0)
+    if not len(of_loss) or largest < _LARGE_LOSS or largest not in table.requested_bytes[of_loss]:
+        return
+    is_activation = account == _NUMBER[MemoryAccount.ACTIVATIONS]
+    for size in {largest, largest // 2}:
+        rows = np.flatnonzero(is_activation & (table.requested_bytes == size))
+        if len(np.unique(table.stack[rows])) == 1:
+            account[rows] = _NUMBER[MemoryAccount.LOGITS]
+
+
+def _prove_shards(history: MemoryHistory, evidence: tuple[StackEvidence, ...], account: I64) -> int:
+    """Blocks from before the history whose sizes are those of the weights that FSDP gathers, all over one number.
+
+    One such block for each gathered weight is the parameters. Three, beside an Adam, are these and two states each.
+    """
+    table = history.allocations
+    gathers = np.array([proof.is_gather for proof in evidence])[table.stack] & (table.stack != NO_STACK)
+    gathered = Counter(table.requested_bytes[gathers].tolist())
+    unknown = (table.born == BEFORE) & (account == _NUMBER[MemoryAccount.UNKNOWN])
+    held = Counter(table.requested_bytes[unknown].tolist())
+    if not gathered:
+        return 0
+    passes = reduce(gcd, gathered.values())
+    ratios: list[int] = sorted({max(gathered) // size for size in held if size and max(gathered) % size == 0})
+    for ratio in ratios:
+        copies = {held.get(size // ratio, 0) / (count // passes) for size, count in gathered.items()}
+        if any(size % ratio for size in gathered) or len(copies) != 1:
+            continue
+        copy = copies.pop()
+        has_adam = any(mark.name.startswith("Optimizer.step#Adam") for mark in history.snapshot.annotations)
+        if copy == 1 or (copy == 1 + _ADAM_STATES and has_adam):
+            _name_shards(history, account, unknown, {size // ratio for size in gathered}, int(copy))
+            return ratio
+    return 0
+
+
+def _name_shards(
+    history: MemoryHistory, account: I64, unknown: NDArray[np.bool_], sizes: set[int], copies: int
+) -> None:
+    """Of each size, one block in `copies` is a parameter: which of them it is does not change any sum."""
+    table = history.allocations
+    for size in sizes:
+        rows = np.flatnonzero(unknown & (table.requested_bytes == size))
+        parameters = len(rows) // copies
+        account[rows[:parameters]] = _NUMBER[MemoryAccount.PARAMETERS]
+        account[rows[parameters:]] = _NUMBER[MemoryAccount.OPTIMIZER_STATES]
+
+
+def _is_in(account: I64, *named: MemoryAccount) -> NDArray[np.bool_]:
+    return np.isin(account, [_NUMBER[name] for name in named])

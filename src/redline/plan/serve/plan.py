@@ -1,0 +1,309 @@
+"""From a request to a plan of serving: every size, format and load at once, what meets the limits, and the frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from redline.errors import ParameterError, UsageError
+from redline.hardware.machine import Machine
+from redline.model.model import Column, Model
+from redline.model.parameters import active_parameters, count_parameters
+from redline.plan.serve.continuous_batching import serve
+from redline.plan.serve.forward_passes import ServeOutcome
+from redline.plan.serve.measured_engine import MeasuredEngine, MeasuredStep, engine_of
+from redline.plan.serve.serving_defaults import ACCEPTED_CHANCE, LOADS, SIZES
+from redline.plan.serve.serving_plan import (
+    FigureTrust,
+    Ranged,
+    ServingEvidence,
+    ServingPlan,
+    ServingPoint,
+    ServingSituation,
+    first_token_repeats,
+    situation_of,
+    trust_of,
+)
+from redline.plan.serve.setup import (
+    AcceleratorPeaks,
+    Constants,
+    Deployment,
+    Format,
+    Setup,
+    Traffic,
+    column,
+    constants_of,
+    device_of,
+    format_named,
+    measured_on,
+    stacked,
+)
+
+# --- Pareto frontier --------------------------------------------------------------------------------------------------
+
+
+BATCHES = tuple(float(2**power) for power in range(13))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """All combinations that were looked at, in columns, and which of them nothing else beats in both respects."""
+
+    format_names: tuple[str, ...]
+    tp: Column
+    attention_dp: Column
+    concurrency: Column
+    outcome: ServeOutcome
+    best: NDArray[np.bool_]
+    """Fits, and no other that fits has both more tokens per second per user and more per device."""
+
+
+def frontier(
+    model: Model,
+    device: AcceleratorPeaks,
+    engine: Constants,
+    traffic: Traffic,
+    *,
+    formats: Sequence[Format],
+    sizes: Sequence[int] = (1, 2, 4, 8),
+    batches: Sequence[float] = BATCHES,
+) -> Frontier:
+    """Every format on every tensor parallel size at every number in flight; experts also with copied attention."""
+    spread = (0, 1) if np.any(column(model.experts) > 0) else (0,)
+    chosen = np.meshgrid(np.arange(len(formats)), sizes, spread, batches, indexing="ij")
+    which, tp, copied, flying = (axis.ravel() for axis in chosen)
+    once = (copied == 0) | (tp > 1)  # on one device the two are the same
+    which, tp, copied, flying = which[once], column(tp[once]), copied[once], column(flying[once])
+    attention_dp = np.where(copied > 0, tp, 1.0)
+    where = Deployment(tp=tp, ep=np.where(copied > 0, tp, 1.0), attention_dp=attention_dp)
+    setup = Setup(model=model, form=_rows(stacked(list(formats)), which), where=where, device=device, engine=engine)
+    outcome = serve(setup, replace(traffic, concurrency=flying))
+    room = (outcome.fits > 0) & (outcome.batch >= flying)
+    return Frontier(
+        format_names=tuple(formats[i].name for i in which),
+        tp=tp,
+        attention_dp=attention_dp,
+        concurrency=flying,
+        outcome=outcome,
+        best=undominated(outcome.tokens_per_s_user, outcome.tokens_per_s_device, room),
+    )
+
+
+def undominated(first: Column, second: Column, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which allowed rows no other allowed row beats in one and reaches in the other.
+
+    From the largest `first` downwards, a row is kept where its `second` is above all before it.
+    """
+    order = np.lexsort((-second, -first))
+    seen = np.where(allowed[order], second[order], -np.inf)
+    before = np.concatenate([[-np.inf], np.maximum.accumulate(seen)[:-1]])
+    kept = np.zeros(len(first), dtype=np.bool_)
+    kept[order] = allowed[order] & (seen > before)
+    return kept
+
+
+def _rows(form: Format, which: NDArray[np.int64]) -> Format:
+    taken: dict[str, Any] = {
+        field.name: getattr(form, field.name)[which] for field in fields(Format) if field.name != "name"
+    }
+    return Format(**taken)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRequest:
+    """What is to be served, on what, and what users may be made to wait for."""
+
+    model: Model
+    machine: Machine
+    prompt: int
+    output: int
+    engine: str
+    sizes: tuple[int, ...] = SIZES
+    """Devices that hold one copy."""
+    dtypes: tuple[str, ...] = ("bf16",)
+    cache_dtype: str = "bf16"
+    loads: tuple[int, ...] = LOADS
+    """Requests in flight on one copy."""
+    devices: int | None = None
+    price: float | None = None
+    most_ttft_s: float | None = None
+    most_tpot_s: float | None = None
+    measured: MeasuredStep | None = None
+    """Of the engine, on this machine: instead of constants that were fitted on others."""
+
+    @property
+    def gpu(self) -> str:
+        """Its record in the catalogue."""
+        return self.machine.base or self.machine.name
+
+    @property
+    def situation(self) -> ServingSituation | None:
+        """None with a measured step: plans from one were held against no published run."""
+        return None if self.measured is not None else situation_of(self.engine, self.gpu)
+
+    def trust(self, metric: str) -> FigureTrust | None:
+        """Runs on GPUs say nothing about a CPU."""
+        if self.situation is None or self.machine.architecture == "cpu":
+            return None
+        return trust_of(self.engine, self.situation, metric)
+
+
+def plan_serving(request: ServingRequest) -> ServingPlan:
+    """All ways to serve that have room, and the best of them."""
+    if not request.model.causal:
+        raise UsageError(f"{request.model.name or 'this model'} does not write token after token; plan one that does")
+    deployments = _looked_at(request)
+    fitting = np.flatnonzero(deployments.outcome.fits > 0)
+    points = {int(row): _point(request, deployments, int(row)) for row in fitting}
+    meeting = [point for point in points.values() if point.meets]
+    return ServingPlan(
+        model=request.model,
+        parameters=int(count_parameters(request.model).total),
+        active_parameters=int(active_parameters(request.model)),
+        machine=request.machine,
+        device_bytes=float(device_of(request.machine).memory_bytes),
+        engine=request.engine,
+        measured_here=request.measured is not None or measured_on(request.engine, request.gpu),
+        situation=request.situation,
+        measured=_measured(request),
+        cache_dtype=request.cache_dtype,
+        prompt=request.prompt,
+        output=request.output,
+        devices=request.devices,
+        price=request.price,
+        most_ttft_s=request.most_ttft_s,
+        most_tpot_s=request.most_tpot_s,
+        points=tuple(points.values()),
+        refused=_refused(deployments),
+        best=_best(meeting),
+        frontier=_frontier([points[row] for row in points if deployments.best[row]]),
+        evidence=tuple(_evidence(request)),
+        repeats=None if request.trust("ttft_s") is None else first_token_repeats(),
+    )
+
+
+def _evidence(request: ServingRequest) -> Iterator[ServingEvidence]:
+    for metric in ("tpot_s", "ttft_s", "latency_s", "tokens_per_s"):
+        trust = request.trust(metric)
+        if trust is not None:
+            yield ServingEvidence(
+                metric=metric,
+                engine=trust.engine,
+                rows=trust.rows,
+                groups=trust.groups,
+                median=trust.median,
+                p90=trust.p90,
+            )
+
+
+def _best(meeting: Sequence[ServingPoint]) -> ServingPoint | None:
+    """The most from a device, of those that keep the limits surely enough; where none does, the surest.
+
+    Requests that have no room only wait, so that is not proposed unless nothing else is.
+    """
+    roomy = [point for point in meeting if point.batch >= point.concurrency] or meeting
+    sure = [point for point in roomy if (point.chance_of_missing or 0.0) <= ACCEPTED_CHANCE]
+    if not sure and roomy:
+        return min(roomy, key=lambda point: point.chance_of_missing or 0.0)
+    return max(sure, key=lambda point: point.tokens_per_s_device, default=None)
+
+
+def _chance_of_missing(request: ServingRequest, ttft_s: Ranged, tpot_s: Ranged) -> float | None:
+    limits = ((ttft_s, request.most_ttft_s), (tpot_s, request.most_tpot_s))
+    chances = [figure.chance_above(most) for figure, most in limits if most is not None]
+    return max((chance for chance in chances if chance is not None), default=None)
+
+
+def _measured(request: ServingRequest) -> MeasuredEngine | None:
+    if request.measured is None:
+        return None
+    form = format_named(request.dtypes[0], request.cache_dtype)
+    return engine_of(request.measured, form, device_of(request.machine))
+
+
+def _looked_at(request: ServingRequest) -> Frontier:
+    measured = _measured(request)
+    return frontier(
+        request.model,
+        device_of(request.machine),
+        constants_of(request.engine, request.gpu) if measured is None else measured.constants,
+        Traffic(concurrency=1.0, prompt=float(request.prompt), output=float(request.output)),
+        formats=[format_named(name, request.cache_dtype) for name in request.dtypes],
+        sizes=_sizes(request),
+        batches=tuple(map(float, request.loads)),
+    )
+
+
+def _sizes(request: ServingRequest) -> tuple[int, ...]:
+    heads = int(request.model.heads)
+    most = request.devices or max(request.sizes)
+    sizes = tuple(size for size in request.sizes if heads % size == 0 and size <= most)
+    if not sizes:
+        wanted = ", ".join(map(str, request.sizes))
+        raise ParameterError(
+            "tp", f" {wanted}: none divides the {heads} attention heads within {most} GPUs; give another"
+        )
+    return sizes
+
+
+def _point(request: ServingRequest, deployments: Frontier, row: int) -> ServingPoint:
+    outcome = deployments.outcome
+    ttft_s, tpot_s = _at(outcome.ttft_s, row), _at(outcome.tpot_s, row)
+    too_slow = (request.most_ttft_s is not None and ttft_s > request.most_ttft_s) or (
+        request.most_tpot_s is not None and tpot_s > request.most_tpot_s
+    )
+    tp = int(deployments.tp[row])
+    ttft, tpot = _ranged(request, "ttft_s", ttft_s), _ranged(request, "tpot_s", tpot_s)
+    return ServingPoint(
+        tp=tp,
+        attention_dp=int(deployments.attention_dp[row]),
+        dtype=deployments.format_names[row],
+        concurrency=int(deployments.concurrency[row]),
+        batch=_at(outcome.batch, row),
+        most=_at(outcome.most, row),
+        copies=1 if request.devices is None else request.devices // tp,
+        ttft_s=ttft,
+        tpot_s=tpot,
+        latency_s=_ranged(request, "latency_s", _at(outcome.latency_s, row)),
+        tokens_per_s=_ranged(request, "tokens_per_s", _at(outcome.tokens_per_s, row)),
+        step_s=tuple(_at(part, row) for part in outcome.step.parts),
+        prompt_s=tuple(_at(part, row) for part in outcome.prompt.parts),
+        weights_bytes=_at(outcome.weights_bytes, row),
+        cache_bytes=_at(outcome.cache_bytes, row),
+        meets=not too_slow,
+        chance_of_missing=_chance_of_missing(request, ttft, tpot),
+    )
+
+
+def _at(values: Column, row: int) -> float:
+    """A column of one row holds for all."""
+    return float(values[row if len(values) > 1 else 0])
+
+
+def _ranged(request: ServingRequest, metric: str, value: float) -> Ranged:
+    trust = request.trust(metric)
+    if trust is None:
+        return Ranged(value=value)
+    return Ranged(value=value, low=value * trust.low, high=value * trust.high)
+
+
+def _refused(deployments: Frontier) -> tuple[tuple[int, str, float], ...]:
+    """The least that each size and format needs where not even one sequence has room."""
+    least: dict[tuple[int, str], float] = {}
+    fitting = {
+        (int(deployments.tp[row]), deployments.format_names[row])
+        for row in np.flatnonzero(deployments.outcome.fits > 0)
+    }
+    for row in np.flatnonzero(deployments.outcome.fits == 0):
+        key = int(deployments.tp[row]), deployments.format_names[row]
+        least[key] = min(least.get(key, np.inf), _at(deployments.outcome.weights_bytes, int(row)))
+    return tuple((*key, size) for key, size in least.items() if key not in fitting)
+
+
+def _frontier(points: Sequence[ServingPoint]) -> tuple[ServingPoint, ...]:
+    """The fastest for a user first."""
+    return tuple(sorted(points, key=lambda serving_point: -serving_point.tokens_per_s_user))

@@ -1,1 +1,0 @@
-"""Plans of training that start from a measured step of the same job."""

@@ -1,0 +1,294 @@
+"""The data of each chart of a calibration as plain values. How they are drawn is the business of charts.js."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from redline.calibration.calibration_record import (
+    BandwidthPoint,
+    Calibration,
+    CollectivePoint,
+    Collectives,
+    Estimate,
+    IntensityPoint,
+    KernelPoint,
+    rate,
+)
+from redline.calibration.collectives.collective_law import ring_time_ns
+from redline.calibration.memory import STREAMS, memory_bytes_per_s
+from redline.hardware.machine import work_unit
+from redline.report.calibrate import messages as say
+from redline.report.calibrate.tables import bus_bandwidth
+from redline.report.language import _
+from redline.report.text_parts import clipped
+from redline.units import format_buffer
+
+_NAME_LIMIT = 60
+_LABEL_LIMIT = 28
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredPoint:
+    """One measured point with its interval."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    text: str
+    name: str = ""
+    """Beside the point; nothing where its series has one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointSeries:
+    """Points that belong together."""
+
+    name: str
+    marks: list[MeasuredPoint]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceLine:
+    """A level that is drawn across, such as a peak."""
+
+    name: str
+    value: float
+
+
+def _mark(x: float, estimate: Estimate, text: str, name: str = "") -> MeasuredPoint:
+    low, value, high = (_digits(number) for number in (estimate.low, estimate.value, estimate.high))
+    return MeasuredPoint(x=_digits(x), y=value, low=low, high=high, text=text, name=name)
+
+
+def _digits(value: float) -> float:
+    """Five are more than a chart can show."""
+    return float(f"{value:.5g}")
+
+
+# --- roofline ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelChart:
+    """The measured kernels of one family and type."""
+
+    dtype: str
+    family: str
+    family_name: str
+    marks: list[MeasuredPoint]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoofsFigure:
+    """Kernels by intensity (FLOP per byte) and rate (FLOP/s) under the measured roofs, and the experiment's points."""
+
+    kernels: list[KernelChart]
+    peaks: list[ReferenceLine]
+    bytes_per_s: float | None
+    bandwidth: str
+    experiment: list[MeasuredPoint]
+    experiment_name: str
+    ridge: MeasuredPoint | None
+
+
+def roofs_figure(calibration: Calibration) -> RoofsFigure | None:
+    """None where neither kernels nor the experiment were measured."""
+    roofline = calibration.roofline
+    if not calibration.kernels and roofline is None:
+        return None
+    bandwidth = memory_bytes_per_s(calibration.bandwidths) or (roofline.bandwidth_bytes_per_s if roofline else None)
+    return RoofsFigure(
+        kernels=_kernels(calibration.kernels),
+        peaks=[
+            ReferenceLine(
+                name=f"{peak.dtype} {say.amount(peak.burst_flops_per_s.value, work_unit(peak.dtype))}",
+                value=_digits(peak.burst_flops_per_s.value),
+            )
+            for peak in calibration.peaks
+        ],
+        bytes_per_s=_digits(bandwidth.value) if bandwidth else None,
+        bandwidth=say.amount(bandwidth.value, "B/s") if bandwidth else "",
+        experiment=[_intensity(point) for point in roofline.points] if roofline else [],
+        experiment_name=_("the experiment: {dtype}, {method}").format(
+            dtype=roofline.dtype, method=clipped(roofline.method, _NAME_LIMIT)
+        )
+        if roofline
+        else "",
+        ridge=_ridge(calibration),
+    )
+
+
+def _kernels(points: Sequence[KernelPoint]) -> list[KernelChart]:
+    groups: dict[tuple[str, str], list[MeasuredPoint]] = {}
+    for point in points:
+        if point.bytes:
+            groups.setdefault((point.dtype, point.family), []).append(_kernel(point))
+    return [
+        KernelChart(dtype=dtype, family=family, family_name=say.named(say.KERNELS, family), marks=marks)
+        for (dtype, family), marks in groups.items()
+    ]
+
+
+def _kernel(point: KernelPoint) -> MeasuredPoint:
+    text = _("{family} {shape}, {dtype}\n{rate}\n{time}").format(
+        family=say.named(say.KERNELS, point.family),
+        shape=clipped(point.shape, _NAME_LIMIT),
+        dtype=point.dtype,
+        rate=say.figure(point.flops_per_s, work_unit(point.dtype)),
+        time=say.figure(point.time_ns, "ns"),
+    )
+    return _mark(point.flops / point.bytes, point.flops_per_s, text, clipped(point.shape, _LABEL_LIMIT))
+
+
+def _intensity(point: IntensityPoint) -> MeasuredPoint:
+    flops_per_s = rate(point.flops, point.time_ns)
+    text = _("{intensity:.3g} FLOP per byte\n{rate}\n{time}").format(
+        intensity=point.flops_per_byte,
+        rate=say.figure(flops_per_s, "FLOP/s"),
+        time=say.figure(point.time_ns, "ns"),
+    )
+    return _mark(point.flops_per_byte, flops_per_s, text)
+
+
+def _ridge(calibration: Calibration) -> MeasuredPoint | None:
+    roofline = calibration.roofline
+    if roofline is None:
+        return None
+    text = _("ridge of the experiment: {ridge}").format(ridge=say.figure(roofline.ridge_flops_per_byte, "FLOP/byte"))
+    return _mark(roofline.ridge_flops_per_byte.value, roofline.peak_flops_per_s, text)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvesFigure:
+    """Curves over a size, or over time."""
+
+    curves: list[PointSeries]
+
+
+def bandwidths_figure(calibration: Calibration) -> CurvesFigure | None:
+    """Bandwidth (bytes/s) by working set (bytes)."""
+    curves = []
+    for kind in STREAMS:
+        points = sorted(
+            (point for point in calibration.bandwidths if point.kind == kind),
+            key=lambda bandwidth_point: bandwidth_point.working_bytes,
+        )
+        if points:
+            curves.append(
+                PointSeries(name=say.named(say.MOVEMENTS, kind), marks=[_bandwidth(point) for point in points])
+            )
+    return CurvesFigure(curves=curves) if curves else None
+
+
+def _bandwidth(point: BandwidthPoint) -> MeasuredPoint:
+    text = _("{kind}, working set {size}\n{rate}").format(
+        kind=say.named(say.MOVEMENTS, point.kind),
+        size=format_buffer(point.working_bytes),
+        rate=say.figure(point.bytes_per_s, "B/s"),
+    )
+    return _mark(point.working_bytes, point.bytes_per_s, text)
+
+
+# --- sustained --------------------------------------------------------------------------------------------------------
+
+
+def sustained_figure(calibration: Calibration) -> CurvesFigure | None:
+    """Rate by seconds under load, in percent of the burst, so that types can be compared."""
+    curves = []
+    for peak in calibration.peaks:
+        burst = peak.burst_flops_per_s.value
+        marks = [
+            MeasuredPoint(
+                x=_digits(second),
+                y=_digits(100 * flops / burst),
+                low=_digits(100 * flops / burst),
+                high=_digits(100 * flops / burst),
+                text=_("{dtype} after {seconds:.1f} s\n{rate}").format(
+                    dtype=peak.dtype, seconds=second, rate=say.amount(flops, work_unit(peak.dtype))
+                ),
+            )
+            for second, flops in peak.curve
+        ]
+        if len(marks) > 1:
+            curves.append(PointSeries(name=peak.dtype, marks=marks))
+    return CurvesFigure(curves=curves) if curves else None
+
+
+# --- collectives ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveCurve:
+    """One operation among all ranks."""
+
+    name: str
+    marks: list[MeasuredPoint]
+    ring: list[list[float]]
+    """Size and bus bandwidth by the ring model; empty where no message between two ranks was measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BusFigure:
+    """Bus bandwidth (bytes/s) by size (bytes), operation by operation."""
+
+    curves: list[CollectiveCurve]
+
+
+def bus_figure(collectives: Collectives | None) -> BusFigure | None:
+    """None where no collective with a size was measured."""
+    if collectives is None:
+        return None
+    pair = pair_law(collectives)
+    operations = dict.fromkeys(point.operation for point in collectives.points if point.group == "world")
+    curves = []
+    for operation in operations:
+        points = sorted(
+            (
+                point
+                for point in collectives.points
+                if point.operation == operation and point.group == "world" and _moves(point)
+            ),
+            key=lambda point: point.size_bytes,
+        )
+        if points:
+            ring = [_ring(point, pair) for point in points] if pair else []
+            curves.append(
+                CollectiveCurve(name=clipped(operation, 40), marks=[_bus(point) for point in points], ring=ring)
+            )
+    return BusFigure(curves=curves) if curves else None
+
+
+def _moves(point: CollectivePoint) -> bool:
+    return point.size_bytes > 0 and point.bus_bytes_per_s > 0 and point.algorithm_bytes_per_s > 0
+
+
+def pair_law(collectives: Collectives) -> tuple[float, float] | None:
+    """Latency in ns and rate of a message between two ranks: of all ranks at once, else of the median pair alone."""
+    laws = [law for law in collectives.laws if law.operation == "send_recv" and law.group == "world"]
+    if laws:
+        return laws[0].latency_ns, laws[0].bytes_per_s
+    if not collectives.pairs:
+        return None
+    return median(pair_speed.latency_ns for pair_speed in collectives.pairs), median(
+        pair_speed.bytes_per_s for pair_speed in collectives.pairs
+    )
+
+
+def _ring(point: CollectivePoint, pair: tuple[float, float]) -> list[float]:
+    time_ns = ring_time_ns(point.operation, point.ranks, point.size_bytes, *pair)
+    factor = point.bus_bytes_per_s / point.algorithm_bytes_per_s
+    return [float(point.size_bytes), _digits(point.size_bytes / time_ns * 1e9 * factor)]
+
+
+def _bus(point: CollectivePoint) -> MeasuredPoint:
+    text = _("{operation} of {size}\n{time}\nbus bandwidth {rate}").format(
+        operation=clipped(point.operation, 40),
+        size=format_buffer(point.size_bytes),
+        time=say.figure(point.time_ns, "ns"),
+        rate=say.figure(bus_bandwidth(point), "B/s"),
+    )
+    return _mark(point.size_bytes, bus_bandwidth(point), text)

@@ -1,1 +1,0 @@
-"""Digests that were written."""

@@ -1,1 +1,0 @@
-"""Machines of the catalogue."""

@@ -1,0 +1,65 @@
+"""Documents as Markdown, as GitHub and GitLab show it: names from strangers' traces stay text."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from redline.report.document import Block, Document, Heading, Items, LabelledLines, ReportTable
+from redline.report.terminal import as_text
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@&])")
+
+
+def markdown_of(document: Document) -> str:
+    groups = (block if isinstance(block, tuple) else (block,) for block in document.blocks)
+    return as_text(lines for group in groups for block in group for lines in _blocks(block))
+
+
+def _blocks(block: Block) -> Iterator[list[str]]:
+    if isinstance(block, Heading):
+        yield [f"## {escaped(block.text)}"]
+    elif isinstance(block, LabelledLines):
+        yield [f"- {label}: {escaped(text)}" if label else f"- {escaped(text)}" for label, text in block.lines if text]
+    elif isinstance(block, Items):
+        if block.items:
+            yield [f"### {escaped(capitalised(block.title))}"] if block.title else []
+            yield [escaped(block.about)] if block.about else []
+        marks = (f"{number}." if block.is_numbered else "-" for number in range(1, len(block.items) + 1))
+        yield [f"{mark} {escaped(item)}" for mark, item in zip(marks, block.items, strict=True)]
+    elif isinstance(block, ReportTable):
+        yield from table_blocks(block)
+
+
+def table_blocks(shown: ReportTable) -> Iterator[list[str]]:
+    """Below its title; what is said instead where there are no rows."""
+    if shown.title and (shown.rows or shown.empty):
+        yield [f"### {escaped(capitalised(shown.title))}"]
+    if shown.rows:
+        yield markdown_table(shown)
+    yield [f"- {escaped(note)}" for note in (shown.notes if shown.rows else [shown.empty] if shown.empty else [])]
+
+
+def capitalised(title: str) -> str:
+    return title[:1].upper() + title[1:]
+
+
+def escaped(text: str) -> str:
+    """Text that Markdown shows as it is; names come from strangers' traces."""
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def markdown_table(shown: ReportTable) -> list[str]:
+    """Its lines, with columns of amounts aligned to the right."""
+    cells = [tuple(escaped(cell.strip()) for cell in row) for row in shown.rows]
+    numbers = [
+        place
+        for place in range(len(shown.head))
+        if all(row[place].lstrip("+-")[:1].isdigit() or row[place] == "-" for row in shown.rows)
+    ]
+    return list(table_rows(shown.head, cells, numbers))
+
+
+def table_rows(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "|".join("---:" if place in numbers else "---" for place in range(len(head))) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"

@@ -1,1 +1,0 @@
-"""The windows of a job as they come: a line each."""
