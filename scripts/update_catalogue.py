@@ -33,12 +33,12 @@ _VARYING = (
 
 
 def extracted() -> Catalog:
-    """All texts, with the modules that they are in."""
+    """All texts of the reports."""
     catalog = Catalog(project="redline-perf", version="1", charset="utf-8")
     catalog.header_comment = "# Texts of the reports, by scripts/update_catalogue.py."
     found = extract_from_dir(str(SOURCES), METHODS, keywords=KEYWORDS, strip_comment_tags=True)
-    for name, _line, text, _comments, _context in found:
-        catalog.add(text, locations=[(f"src/redline/{name}", 0)])
+    for _name, _line, text, _comments, _context in found:
+        catalog.add(text)
     return catalog
 
 
@@ -72,12 +72,12 @@ def untranslated(catalog: Catalog) -> list[str]:
 
 
 def write(catalog: Catalog, path: Path) -> None:
-    """Without what changes although no text has changed."""
+    """Without what changes although no text has changed: neither places nor the order of modules."""
     catalog.fuzzy = False  # the header
     for message in messages(catalog):
         message.flags.discard("python-format")  # every percent sign is one
     written = BytesIO()
-    write_po(written, catalog, width=120, sort_by_file=True, include_lineno=False)
+    write_po(written, catalog, width=120, sort_output=True, no_location=True)
     lines = written.getvalue().decode().splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(tuple(f'"{name}: ' for name in _VARYING))]
     path.write_text("".join(kept), encoding="utf-8")
