@@ -144,9 +144,7 @@ def _read_document(path: Path, content: TraceContent, options: ReadOptions, team
         log.extend(content.log.freeze())
         claim = _rank_claim(metadata if len(parts) == 1 else {}, part, process, source)
         timeline = replace(
-            _timeline(part, texts, zero_ns, claim, described, source, log),
-            origin=stated_origin(metadata),
-            evidence=evidence,
+            _timeline(part, texts, zero_ns, claim, described, source, stated_origin(metadata), log), evidence=evidence
         )
         timeline = numbered(timeline, texts)
         if options.strict:
@@ -163,14 +161,16 @@ def _timeline(
     claim: tuple[int, str],
     metadata: Metadata,
     source: Source,
+    origin: TimelineOrigin,
     log: ProblemLog,
 ) -> Timeline:
     links = linked(raw, texts, log)
-    note_contradictions(replace(raw, spans=links.spans), log)
+    if origin is not TimelineOrigin.PREDICTED:  # parts of its backward passes share a number
+        note_contradictions(replace(raw, spans=links.spans), log)
     if claim[1] not in rank_claim.STATED:
         log.add(Reason.RANK_INFERRED, example=claim[1])
     return Timeline(
-        origin=TimelineOrigin.MEASURED,
+        origin=origin,
         rank=claim[0],
         rank_origin=claim[1],
         zero_ns=zero_ns,

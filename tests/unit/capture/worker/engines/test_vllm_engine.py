@@ -5,6 +5,7 @@ The engine here reads in the order in which that of vLLM does; tests/e2e/test_vl
 
 import os
 import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -158,7 +159,7 @@ def test_requests_are_followed_from_the_server_to_their_last_token(engine: Modul
     core, processor, queue = engine.EngineCore(), engine.OutputProcessor(), engine.RequestOutputCollector()
     for name, prompt, wanted in (("a", 5, 3), ("b", 9, 2)):
         request = SimpleNamespace(request_id=name, num_prompt_tokens=prompt, max_tokens=wanted, computed=0, got=0)
-        request.arrival_time = 0.0
+        request.arrival_time = time.time()
         processor.add_request(request)
         handle(core, request)
     for _ in range(3):
