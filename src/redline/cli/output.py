@@ -137,7 +137,10 @@ def tell_tracebacks(failures: Sequence[Failure], *, verbose: bool) -> None:
 
 
 def complain_at_length(message: str) -> None:
-    """Names in a message may come from strangers' files, and be long."""
+    """Names in a message may come from strangers' files, and be long; what is said of them is not cut off with them."""
+    import re
+
+    message = re.sub(r"\S{400,}", lambda word: f"{word[0][:100]}...", message)
     lines = (f"{line[:997]}..." if len(line) > 1000 else line for line in message.split("\n"))
     complain("redline: " + "\n".join(lines), "ERROR")
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST = 1_000_000_000
+_MOST_DIGITS = 18
 
 
 def positive(text: str) -> int:
@@ -23,8 +24,10 @@ def whole(text: str) -> int:
 
 
 def _whole(text: str, least: int) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < least:
+    if not text.isascii() or not text.isdigit() or int(text[:_MOST_DIGITS]) < least:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of {least} or more")
+    if len(text) > _MOST_DIGITS:
+        raise argparse.ArgumentTypeError(f"{text!r} is too large a number")
     return int(text)
 
 

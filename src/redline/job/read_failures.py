@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import redline
 from redline.artifacts.masking import masked
-from redline.errors import InputError, OtherKindError, UnexpectedError, first_line
+from redline.errors import InputError, OtherKindError, UnexpectedError, UsageError, first_line
 from redline.storage import released_after
 
 Result = TypeVar("Result")
@@ -34,6 +34,8 @@ def attempted(work: Callable[[Path], Result], path: Path) -> Result | InputError
     try:
         with released_after(path):
             return work(path)
+    except UsageError:
+        raise  # what was asked for makes no sense, on whatever file it shows
     except Exception as error:  # noqa: BLE001 (the work on a file begins here: a bug that it meets costs this file only)
         return explained(path, error)
 

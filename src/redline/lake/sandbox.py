@@ -93,8 +93,9 @@ class Sandbox:
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what DuckDB says, and its hint."""
-    lines = [line.strip() for line in str(error).strip().split("\n") if line.strip()]
+    """The first line of what DuckDB says, and its hint, unless it is to change settings, which are locked."""
+    said, _, _ = str(error).partition("Possible solutions:")
+    lines = [line.strip() for line in said.split("\n") if line.strip()]
     return " ".join(lines[:2])[:400] or type(error).__name__
 
 

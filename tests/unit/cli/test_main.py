@@ -149,6 +149,14 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
             "run: --keep-traces deletes traces that were digested; add --digests",
         ),
         (
+            ["inspect", "t", "--jobs", "7" * 5_000],
+            f"inspect: argument --jobs: '{'7' * 99}... is too large a number\nsee: redline inspect --help",
+        ),
+        (
+            ["inspect", "t", "--jobs", "x" * 5_000],
+            f"inspect: argument --jobs: '{'x' * 99}... is not a number of 1 or more\nsee: redline inspect --help",
+        ),
+        (
             ["run", "--watch-only", "--every", "100", "a.py"],
             "run: --watch-only captures nothing, so there is nothing to time, digest, diagnose or report",
         ),

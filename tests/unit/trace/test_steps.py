@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.cli import values
+from redline.cli import main, values
 from redline.errors import UsageError
 from redline.timeline.timeline import Timeline
 from redline.trace import steps as steps_module
@@ -38,7 +38,9 @@ def read(events: list[Event], folder: Path, regex: str | None = None) -> Timelin
 # --- a regular expression of the user ---------------------------------------------------------------------------------
 
 
-def test_an_expression_that_would_search_for_ever_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expression_that_would_search_for_ever_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(steps_module, "_SEARCH", steps_module._SEARCH.replace("10, 10", "1, 1"))
     names = [op("a" * 60 + "b", 0, 5), op("my step", 5, 5)]
     began_s = children_s()
@@ -46,6 +48,10 @@ def test_an_expression_that_would_search_for_ever_is_ended(tmp_path: Path, monke
         read(names, tmp_path, r"(a+)+$")
     assert children_s() - began_s < 3
     assert steps_of(read(names, tmp_path, r"^my")) == [("my step", 5, 10)]
+    (tmp_path / "trace.json").write_bytes(document(names))
+    assert main(["inspect", str(tmp_path / "trace.json"), "--step-regex", "(a+)+$", "--jobs", "1", "--no-cache"]) == 2
+    said = "--step-regex: '(a+)+$' cannot be searched for: it takes too long on the names of this trace; simplify it"
+    assert capsys.readouterr() == ("", f"redline: {said}\n")
 
 
 def children_s() -> float:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from redline.ledger.accounts import ACCOUNTS
 from redline.ledger.rank.digest import Arithmetic, Facts
-from redline.ledger.rank.digest_limits import LONGEST_NS
+from redline.ledger.rank.digest_limits import LONGEST_NS, MOST, MOST_NS
 from redline.ledger.rank.exchanges import POINT_TO_POINT, CollectiveSeries, Exchanges, Spent
 from redline.ledger.rank.kernel_table import KernelRow
 from redline.ledger.rank.ledger import Ledger
@@ -63,7 +63,9 @@ def check_rates(facts: Facts, arithmetic: Sequence[Arithmetic]) -> None:
 
 
 def check_kernels(rows: Sequence[KernelRow]) -> None:
-    """A need may be nan: then it is not known."""
+    """A need may be nan: then it is not known. Whoever adds up rows of one operator needs 64 bits at most."""
+    is_possible = sum(row.calls for row in rows) <= MOST and sum(row.time_ns for row in rows) <= MOST_NS
+    _expect(is_possible, "kernels of more calls or time than there can be")
     needs_ns = np.array([(row.math_ns, row.memory_ns) for row in rows])
     _expect(not ((needs_ns < 0) | (needs_ns > _LARGEST_NEED_NS)).any(), "what a kernel needs is no time")
     unknown = np.isnan(needs_ns.reshape(-1, 2))

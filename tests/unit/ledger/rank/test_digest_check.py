@@ -86,6 +86,14 @@ RANGES = {
         "a rate of a machine is next to nothing",
     ),
     "kernels that need for ever": (put("kernels", 0, "memory_ns", to=inf), "what a kernel needs is no time"),
+    "kernels of more time than 64 bits hold": (
+        both(*(put("kernels", row, "time_ns", to=10**18) for row in range(2))),
+        "kernels of more calls or time than there can be",
+    ),
+    "kernels of more calls than can be": (
+        both(*(put("kernels", row, "calls", to=10**15) for row in range(2))),
+        "kernels of more calls or time than there can be",
+    ),
     "a window that ends first": (put("window_ns", to=[5, 4]), "window_ns is no stretch of time"),
     "a window of years": (put("window_ns", to=[0, 10**17]), "window_ns is no stretch of time"),
     "a step before the window": (column("ledger", 0, -5, 2 + len(ACCOUNTS)), "a step does not start inside the window"),
