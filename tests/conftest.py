@@ -10,8 +10,9 @@ pytest.register_assert_rewrite("tests.support")
 
 from tests.support.real_traces import REAL_TRACES, RealTraces  # noqa: E402 (rewritten, too)
 
-settings.register_profile("redline", deadline=None)  # a busy machine is no failure
-settings.load_profile("redline")
+settings.register_profile("landing", deadline=None, max_examples=30)  # a busy machine is no failure
+settings.register_profile("sweep", deadline=None, max_examples=2000)
+settings.load_profile("landing")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
