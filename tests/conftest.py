@@ -23,6 +23,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# --- the tests before a push: `pytest -n 2 -m quick` ------------------------------------------------------------------
+
+UNIT = Path(__file__).parent / "unit"
+QUICK = ("artifacts", "cli", "damage", "findings", "hardware", "ledger", "model", "roofline", "serving", "timeline")
+# Files of these folders that take more than two seconds of a processor.
+NOT_QUICK = {
+    *("cli/test_compare.py", "cli/test_plan.py", "findings/rules/communication/test_pipeline_bubble.py"),
+    *("findings/test_bounds.py", "findings/test_claims.py", "ledger/job/test_combine.py"),
+    *("ledger/memory/test_byte_ledger.py", "ledger/memory/test_rank_memory.py", "ledger/memory/test_trace_memory.py"),
+    *("ledger/rank/test_digest_cache.py", "ledger/rank/test_digest_file.py", "ledger/rank/test_host_activity.py"),
+    *("ledger/rank/test_idle.py", "ledger/rank/test_kernels.py", "ledger/rank/test_ledger.py"),
+    *("ledger/rank/test_phases.py", "model/test_exact.py", "model/test_huggingface.py"),
+}
+
+
+def _is_quick(path: Path) -> bool:
+    place = path.relative_to(UNIT) if path.is_relative_to(UNIT) else Path()
+    return bool(place.parts) and place.parts[0] in QUICK and place.as_posix() not in NOT_QUICK
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The other files are not even imported."""
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if config.option.markexpr == "quick" and is_test and not _is_quick(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _is_quick(item.path) and item.get_closest_marker("slow") is None:
+            item.add_marker("quick")
+
+
 # --- fixtures ---------------------------------------------------------------------------------------------------------
 
 
