@@ -67,6 +67,8 @@ def survives(mutant: Mutant) -> bool:
 
 def main(parts: list[str]) -> int:
     chosen = [one for one in mutants() if not parts or any(part in one.name for part in parts)]
+    if stale := [one.name for one in chosen if (ROOT / "src" / one.path).read_text().count(one.before) != 1]:
+        raise SystemExit(f"not of the code as it is: {', '.join(stale)}")
     for area in sorted({one.area for one in chosen}):  # or else anything would be noticed
         if not survives(Mutant(name="none", file=f"{area}/__init__.py", before="", after="")):
             raise SystemExit(f"the tests of {area} fail without any mistake")

@@ -25,6 +25,8 @@ SWEEPS = {
     "slow": "-m pytest -q -n 2 -m slow",
     "attacks": "-m pytest -q -n 2 -m 'slow or not slow' tests/e2e/test_run_attacks.py",
     "faults": "-m scripts.fault_matrix",
+    "properties": "-m pytest -q -n 2 -m hypothesis --hypothesis-profile sweep tests/unit;"
+    " -m pytest -q --hypothesis-profile sweep tests/e2e/test_sequences.py",
     "input": " ".join(f"-m scripts.fuzz --kind {kind} --count 5000;" for kind in KINDS),
     "causes": "-m bench --out bench-results",
     "soak": "scripts/soak_run.py --windows 10000",

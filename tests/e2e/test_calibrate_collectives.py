@@ -40,7 +40,7 @@ def result(folder: Path) -> Collectives:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "groups"), [pytest.param(2, {"world": 2}, marks=pytest.mark.slow), (4, {"world": 4, "pair": 2})]
+    ("ranks", "groups"), [(2, {"world": 2}), pytest.param(4, {"world": 4, "pair": 2}, marks=pytest.mark.slow)]
 )
 def test_every_result_is_what_the_textbook_says(ranks: int, groups: dict[str, int]) -> None:
     found = measure_collectives(["--nproc-per-node", str(ranks)], quick=True, seconds=1)
@@ -187,6 +187,7 @@ def test_a_slow_link_between_two_of_three_hosts_is_named(tmp_path: Path) -> None
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_rank_is_not_enough() -> None:
     with pytest.raises(UsageError, match="calibrate: collectives need at least two ranks: give --nproc-per-node 2"):
         measure_collectives(["--nproc-per-node", "1"], quick=True)
@@ -209,13 +210,14 @@ def test_ranks_that_cannot_find_each_other(tmp_path: Path) -> None:
     assert failure.line == "the ranks did not find each other within 1 s: is the network between them open?"
 
 
+@pytest.mark.slow
 def test_ranks_that_cannot_start_the_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nowhere")
     with pytest.raises(InputError, match=r"could not be measured: rank \d failed\n.*nowhere"):
         measure_collectives(["--nproc-per-node", "2"], quick=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupt_ends_the_ranks(tmp_path: Path, number: signal.Signals) -> None:
     code = (
         "from redline.calibration.collectives.start import *;"

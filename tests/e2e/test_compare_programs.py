@@ -13,6 +13,7 @@ import redline
 from redline.capture.settings import Settings
 from redline.capture.supervisor.trial_command import trial_command
 from redline.capture.supervisor.trial_job import start_trial
+from redline.cli import main
 from redline.trials.decision import TrialVerdict
 from tests.support.running import PROGRAMS, TORCHRUN, started
 
@@ -94,7 +95,7 @@ def precious(tmp_path: Path) -> Path:
     return mine
 
 
-@pytest.mark.parametrize("launcher", [(), (*TORCHRUN, "--nproc-per-node=2")])
+@pytest.mark.parametrize("launcher", [(), pytest.param((*TORCHRUN, "--nproc-per-node=2"), marks=pytest.mark.slow)])
 def test_files_of_the_user_are_left_alone(tmp_path: Path, precious: Path, launcher: tuple[str, ...]) -> None:
     saving = (*launcher, TRIED, "--save", "checkpoints/model.pt")
     code, said = compare(tmp_path, "--with", "switch=slow", "--", *saving)
@@ -104,7 +105,9 @@ def test_files_of_the_user_are_left_alone(tmp_path: Path, precious: Path, launch
     assert precious.read_bytes() == b"precious"
 
 
-@pytest.mark.parametrize(("save_at", "helps"), [(15, ", end it before (--steps 16), or"), (11, ", or")])
+@pytest.mark.parametrize(
+    ("save_at", "helps"), [(15, ", end it before (--steps 16), or"), pytest.param(11, ", or", marks=pytest.mark.slow)]
+)
 def test_processes_may_end_before_they_write_if_enough_steps_are_left(
     tmp_path: Path, precious: Path, save_at: int, helps: str
 ) -> None:
@@ -121,6 +124,7 @@ def test_processes_may_end_before_they_write_if_enough_steps_are_left(
     assert precious.read_bytes() == b"precious"
 
 
+@pytest.mark.slow  # CI has checks of numbers in test_numbers.py
 def test_numbers_and_time_are_told_together(tmp_path: Path) -> None:
     changed = f"{sys.executable} {TRIED} --double"
     code, said = compare(
@@ -151,8 +155,12 @@ def test_numbers_and_time_are_told_together(tmp_path: Path) -> None:
         (["--numbers-only", "--a", "true", "--b", "true"], "numbers are those of a Python program: "),
     ],
 )
-def test_rubbish_is_told_in_a_line(tmp_path: Path, words: list[str], why: str) -> None:
-    code, said = compare(tmp_path, *words)
+def test_rubbish_is_told_in_a_line(
+    tmp_path: Path, words: list[str], why: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = main(["compare", "-q", *words])
+    said = " ".join("".join(capfd.readouterr()).split())
     assert code == 2, said
     assert why in said
     assert "Traceback" not in said

@@ -108,7 +108,7 @@ def test_a_delay_is_in_its_own_account(tmp_path: Path, where: str, account: Acco
 @pytest.mark.parametrize(
     ("where", "account", "cause"),
     [
-        ("host", Account.HOST, "host"),
+        pytest.param("host", Account.HOST, "host", marks=pytest.mark.slow),
         pytest.param("compute", Account.UNRATED, "compute", marks=pytest.mark.slow),
         pytest.param("loader", Account.INPUT, "input", marks=pytest.mark.slow),  # test_run_straggler.py has one, too
     ],

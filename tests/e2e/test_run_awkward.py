@@ -63,6 +63,7 @@ for step in range(20):
 
 
 @needs_torch
+@pytest.mark.slow
 def test_torch_may_be_looked_for_before_and_optimizers_need_no_hash(tmp_path: Path) -> None:
     bare, other = both(tmp_path, LOOKED_FOR)
     assert bare.status == 0
@@ -95,6 +96,7 @@ print(torch.jit.script(net)(torch.ones(2)))
 
 
 @needs_torch
+@pytest.mark.slow
 def test_the_class_of_a_model_may_be_pickled_by_value(tmp_path: Path) -> None:
     bare, other = both(tmp_path, BY_VALUE)
     assert bare.status == 0
@@ -125,6 +127,7 @@ asyncio.run(main())
 
 
 @needs_torch
+@pytest.mark.slow
 def test_asyncio_hears_signals_that_it_asked_for_in_a_window(tmp_path: Path) -> None:
     bare, other = both(tmp_path, ASYNCHRONOUS)
     assert (bare.status, bare.stdout) == (0, "told\n")
@@ -216,6 +219,7 @@ while True:
 
 
 @needs_torch
+@pytest.mark.slow
 def test_a_job_that_has_no_files_left_ends_with_its_own_error(tmp_path: Path) -> None:
     bare, other = both(tmp_path, NO_FILES_LEFT)
     assert "Too many open files" in bare.stderr

@@ -79,6 +79,7 @@ def test_when_a_step_is_slow(tmp_path: Path) -> None:
     assert 30 < first <= 36
 
 
+@pytest.mark.slow  # on one rank: test_many_windows_leave_nothing_behind
 def test_over_and_over_within_the_budget(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = [*TWO, "--after", 5, "--steps", 1, "--every", 30, "--budget", "100%", "--keep", 2]
@@ -176,7 +177,8 @@ def launched(launcher: str, folder: Path, *command: object) -> Iterator[list[Sta
         assert [job.wait() for job in (first, second)] == [0, 0], (first.output, second.output)
 
 
-@pytest.mark.parametrize("launcher", ["slurm", pytest.param("openmpi", marks=pytest.mark.slow)])
+@pytest.mark.slow  # CI has two ranks of Slurm in the next test
+@pytest.mark.parametrize("launcher", ["slurm", "openmpi"])
 def test_inside_of_another_launcher(launcher: str, tmp_path: Path) -> None:
     with launched(launcher, tmp_path, *REDLINE, "--after", 4, "--", PROGRAM) as jobs:
         pass

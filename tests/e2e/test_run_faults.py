@@ -30,7 +30,7 @@ SLOW_SAMPLE = [
     "abort-before-1", "sigterm-in-1", "oom-in-1", "own_profiler-in-1", "forks-in-1", "async_exc-in-1", "exception-in-1",
     "read_only-before-4", "clean-in-4", "sigkill-after-4",
 ]  # fmt: skip
-MEMORY_SAMPLE = ["clean-in-1-memory", "sigint-in-1-memory", "forks-in-1-memory"]
+MEMORY_SAMPLE = ["clean-in-1-memory", "sigint-in-1-memory"]
 SLOW_MEMORY_SAMPLE = [
     *(f"{fault}-in-1-memory" for fault in FAULTS if f"{fault}-in-1-memory" not in MEMORY_SAMPLE),
     "clean-in-2-memory", "exception-in-2-memory", "sigkill-in-2-memory", "sigstop-in-2-memory", "oom-in-2-memory",

@@ -28,7 +28,7 @@ from tests.support.running import PROGRAMS, REDLINE, TORCHRUN, finished, record
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 WITHIN = 0.001
-IN_CI = ("gpt", "fsdp", "lora")
+IN_CI = ("gpt", "fsdp")
 KINDS = ("gpt", "cnn", "experts", "frozen", "tied", "lora", "checkpointing", "compiled", "fsdp", "zero")
 LEAKS = ("losses", "logits", "gradients", "exceptions", "copies", "history")
 

@@ -43,6 +43,7 @@ def test_a_job_sees_the_same_world(way: str, tmp_path: Path) -> None:
 
 
 @needs_torch
+@pytest.mark.slow
 def test_a_job_of_torchrun_sees_the_same_world(tmp_path: Path) -> None:
     job = script(tmp_path / "job", WORLD)
     bare = run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", str(job)], tmp_path / "bare")
@@ -204,6 +205,7 @@ for step in range(1, 31):
 
 
 @needs_torch
+@pytest.mark.slow
 def test_a_profiler_in_another_thread_does_no_harm(tmp_path: Path) -> None:
     bare, other = both(tmp_path, PROFILED_ELSEWHERE)
     assert bare.status == 0
@@ -278,7 +280,7 @@ def test_a_window_that_takes_too_much_memory_ends_early(tmp_path: Path) -> None:
 
 
 @needs_torch
-@pytest.mark.parametrize("option", ["--no-fork", "--memory"])
+@pytest.mark.parametrize("option", ["--no-fork", pytest.param("--memory", marks=pytest.mark.slow)])
 def test_the_record_says_how_long_the_job_stood_still(option: str, tmp_path: Path) -> None:
     other = watched(tmp_path, script(tmp_path, STEPS_100), option)
     assert (other.status, other.stdout, other.stderr, other.processes) == (0, "", "", ())
@@ -371,7 +373,9 @@ def end_of(process: subprocess.Popen[str]) -> tuple[int, float]:
 
 
 @needs_torch
-@pytest.mark.parametrize("hang", ["libc.pthread_mutex_lock(lock)", "time.sleep(100)"])
+@pytest.mark.parametrize(
+    "hang", ["libc.pthread_mutex_lock(lock)", pytest.param("time.sleep(100)", marks=pytest.mark.slow)]
+)
 def test_sigterm_ends_a_job_that_hangs_in_a_window_within_five_seconds(hang: str, tmp_path: Path) -> None:
     process, mark = start_until_it_hangs(tmp_path, HANGS[: HANGS.rindex("libc.")] + hang)
     time.sleep(0.5)  # it says so just before

@@ -10,7 +10,9 @@ from tests.support.running import PROGRAMS, REDLINE, finished, record
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
-@pytest.mark.parametrize(("how", "state"), [("sleep", "sleeping"), ("stop", "stopped")])
+@pytest.mark.parametrize(
+    ("how", "state"), [("sleep", "sleeping"), pytest.param("stop", "stopped", marks=pytest.mark.slow)]
+)
 def test_the_rank_that_the_others_wait_for_is_named(tmp_path: Path, how: str, state: str) -> None:
     options = ["-o", "run", "--nproc-per-node", 2, "--standalone", "--stall-after", 2]
     ran = finished(tmp_path, *REDLINE, *options, PROGRAMS / "stuck.py", "--how", how)

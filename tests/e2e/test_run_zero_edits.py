@@ -30,7 +30,7 @@ EXAMPLES_OF_TORCH = [
     ("diffusion_transformer.py", 1, "optimizer"),
     ("generate.py", 1, "calls"),
 ]
-SLOW_EXAMPLES = ("ddp_resnet.py", "diffusion_transformer.py")
+SLOW_EXAMPLES = ("ddp_resnet.py", "diffusion_transformer.py", "generate.py")
 EXAMPLE_OF_A_FRAMEWORK = "hf_finetune.py"
 EXAMPLES_OF_PAGES = ("gpt2_flaws.py", "three_flaws.py")  # which the tests of the documentation run
 
@@ -66,7 +66,13 @@ def counted_of(
     return [one["step_kind"] for one in told]
 
 
-@pytest.mark.parametrize("name", ["accumulation", "gan", "critic", "in_backward", "compiled_step"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("accumulation", "gan", "in_backward"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("critic", "compiled_step")),
+    ],
+)
 def test_steps_of_a_training_are_steps_of_its_optimizers(tmp_path: Path, name: str) -> None:
     assert counted(tmp_path / "run", PROGRAMS / f"{name}.py") == ["optimizer"]
 
@@ -130,7 +136,7 @@ def test_scripts_of_frameworks_run_unmodified(tmp_path: Path, name: str, kind: s
 
 
 @needs_frameworks
-@pytest.mark.parametrize("cache", ["static", "compiled"])
+@pytest.mark.parametrize("cache", ["static", pytest.param("compiled", marks=pytest.mark.slow)])
 def test_a_token_is_a_step_whatever_the_cache(tmp_path: Path, cache: str) -> None:
     assert FRAMEWORKS is not None
     script = PROGRAMS / "hf_generate.py"
@@ -138,6 +144,7 @@ def test_a_token_is_a_step_whatever_the_cache(tmp_path: Path, cache: str) -> Non
 
 
 @needs_frameworks
+@pytest.mark.slow
 def test_a_framework_started_by_torchrun(tmp_path: Path) -> None:
     assert FRAMEWORKS is not None
     script = PROGRAMS / "accelerate_loop.py"

@@ -1,7 +1,7 @@
 """Commands one after the other over a folder that changes between them: each says what a fresh process without a cache
 says, whatever was done, kept, killed or read by another version before.
 
-`REDLINE_SEQUENCES` is the number of sequences; CI runs the default.
+A few before a landing; `python -m scripts.sweep properties` tries hundreds.
 """
 
 import gzip
@@ -33,7 +33,7 @@ from tests.support.forked import Answer, Forked
 from tests.support.made_snapshots import random_allocator
 from tests.support.traces.synthetic import JobSpec, Straggler, rank_text, simulate_job
 
-SEQUENCES = int(os.environ.get("REDLINE_SEQUENCES", "100"))
+SEQUENCES = min(settings().max_examples, 500)
 STEPS = 6  # of a sequence: changes, and commands
 FOLDER, OTHER = "job", "other"
 PRELOADED = [f"redline.{name}" for name in ("verbs.diagnose", "verbs.digest", "verbs.merge", "findings.match")]

@@ -80,6 +80,7 @@ def test_levers_switch_in_a_job_with_ddp(tmp_path: Path, compiled: bool) -> None
     assert _levers_of_both(ended) == list(levers.values())
 
 
+@pytest.mark.slow  # CI has them in a patch: test_ranks_of_ddp
 def test_arguments_of_ddp(tmp_path: Path) -> None:
     levers = ("bucket-mb=1", "bucket-view", "static-graph")
     ended = run_trial(tmp_path, JOB, *levers, last_step=4, ranks=2, environment={"WRAP": "ddp"})
@@ -141,6 +142,7 @@ def test_gradients_are_sent_in_bf16(tmp_path: Path) -> None:
     assert all(1e-5 < float(line[3]) < 2**-7 for line in lines)
 
 
+@pytest.mark.slow
 def test_buffers_are_those_of_each_rank_while_it_is_on(tmp_path: Path) -> None:
     ended = run_trial(tmp_path, EXCHANGES, "no-broadcast-buffers", plan=PLAN, ranks=2)
     assert _levers_of_both(ended) == [[True, "3 buffers are not broadcast"]]

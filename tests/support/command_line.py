@@ -1,11 +1,16 @@
 """The command line, run as a user does."""
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import redline
+from tests.support.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 REDLINE = [sys.executable, "-m", "redline"]
@@ -17,12 +22,17 @@ def environment() -> dict[str, str]:
 
 
 def run_redline(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*REDLINE, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-        cwd=cwd,
-        env=environment(),
-    )
+    """A command in a process of its own, which has imported Redline already; pages and others start `REDLINE` anew."""
+    words = [*map(str, arguments)]
+    answer = _forked().run(words, cwd or Path.cwd())
+    return subprocess.CompletedProcess([*REDLINE, *words], answer.exit_code, answer.output, answer.errors)
+
+
+@cache
+def _forked() -> Forked:
+    """One for all tests of this process."""
+    scratch = Path(tempfile.mkdtemp(prefix="redline-commands-"))
+    atexit.register(shutil.rmtree, scratch)
+    forked = Forked(Path(redline.__file__).parents[1], scratch)
+    atexit.register(forked.close)
+    return forked

@@ -13,8 +13,7 @@ from typing import Self
 _SERVER = """
 import importlib, io, json, os, pkgutil, signal, sys, time
 from redline.cli import main
-VERBS = ("compare", "diagnose", "digest", "inspect", "memory", "merge")
-for name in ("verbs.memory", "verbs.merge", "findings", "ledger", *("report." + verb for verb in VERBS)):
+for name in ("findings", "ledger", "report", "verbs"):
     package = importlib.import_module("redline." + name)
     for module in pkgutil.walk_packages(getattr(package, "__path__", ()), package.__name__ + "."):
         importlib.import_module(module.name)
@@ -24,6 +23,7 @@ for line in sys.stdin:
     if not child:
         os.setpgid(0, 0)
         os.chdir(task["folder"])
+        os.environ.clear()
         os.environ.update(task["environment"])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for stream, path in ((1, task["output"]), (2, task["errors"])):
@@ -54,10 +54,10 @@ class Forked:
 
     def __init__(self, source: Path, scratch: Path) -> None:
         self._scratch = scratch
-        environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+        self._own = {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVER], stdin=pipe, stdout=pipe, env=environment, text=True
+            [sys.executable, "-c", _SERVER], stdin=pipe, stdout=pipe, env={**os.environ, **self._own}, text=True
         )
 
     def run(
@@ -71,7 +71,7 @@ class Forked:
         task = {
             "arguments": list(arguments),
             "folder": str(folder),
-            "environment": dict(environment or {}),
+            "environment": {**os.environ, **self._own, **(environment or {})},
             "output": str(output),
             "errors": str(errors),
             "kill_after_s": kill_after_s,
@@ -89,5 +89,8 @@ class Forked:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         with self._process:
             self._process.kill()

@@ -52,6 +52,7 @@ class TestPoints:
         assert declined == ()
         assert all(point.batch_time_ns.low < point.batch_time_ns.high for point in points)
 
+    @pytest.mark.slow
     def test_there_are_no_more_workers_than_processors(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
         points, _ = loader.loader_points(ProbeDevice("cpu"), quick=False, noise=0.0)
@@ -63,6 +64,7 @@ class TestPoints:
 
 
 class TestFailures:
+    @pytest.mark.slow
     def test_workers_that_fail_are_declined_and_the_rest_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         _fail_in_workers(monkeypatch, _no_memory)
         points, declined = loader.loader_points(ProbeDevice("cpu"), quick=True, noise=0.0)
