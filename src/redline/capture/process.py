@@ -36,6 +36,16 @@ def is_alive(pid: int) -> bool:
     return False
 
 
+def files_may_end_us() -> bool:
+    """Whether this process ends where it writes beyond the size that files may have: Python ignores the signal for it,
+    and a script may have undone that."""
+    import resource
+    import signal
+
+    is_limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    return is_limited and signal.getsignal(signal.SIGXFSZ) is not signal.SIG_IGN
+
+
 def resident_bytes() -> int:
     """The memory of this process."""
     return _kilobytes("/proc/self/status", b"VmRSS") * 1024

@@ -71,6 +71,15 @@ for number in range(25):
         shell='ulimit -v 3500000 && exec "$@"',
     ),
     "data_limit_from_the_start": trains(shell='ulimit -d 450000 && exec "$@"'),
+    "no_file_may_grow": trains(
+        f"""
+import resource
+
+{LOOP}    if number == 4:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+"""
+    ),
     "stack_of_half_a_megabyte": trains(
         """
 def deep(number):

@@ -13,7 +13,13 @@ import time
 from contextlib import suppress
 from posix import fork  # the script may have another in its place
 
-from redline.capture.process import FIRST_FOR_THE_OOM_KILLER, available_bytes, open_file, resident_bytes
+from redline.capture.process import (
+    FIRST_FOR_THE_OOM_KILLER,
+    available_bytes,
+    files_may_end_us,
+    open_file,
+    resident_bytes,
+)
 from redline.capture.shared_state import (
     EXPORTER,
     LOST_ERROR,
@@ -173,6 +179,8 @@ def _export(
         raise NotWritten(LOST_SPACE)
     if limit is not None:
         limit(room)
+    elif files_may_end_us():  # the exporter writes as much as there is
+        raise NotWritten(LOST_SPACE)
     raw = f"{target}.raw.part"
     export(raw)
     if not _is_whole(raw):

@@ -1,6 +1,9 @@
 """What the profiler says about itself is kept from stderr, and nothing else is."""
 
 import os
+import resource
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,38 @@ def stderr_during(act: object) -> bytes:
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture
+def files_that_may_not_grow() -> Iterator[None]:
+    """As a script may have it: to write into a file ends the process."""
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGXFSZ, handler)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_where_no_file_may_grow_its_lines_are_dropped_all_the_same(files_that_may_not_grow: None) -> None:
+    real = os.dup(2)
+    files = open_files()
+    ends = os.pipe()
+    os.dup2(ends[1], 2)
+    try:
+        with hushed() as said:
+            os.write(2, b"a warning of the script\n" + OWN)
+            assert said().endswith(OWN)
+            os.write(2, b"INFO: of the script\n")
+    finally:
+        os.dup2(real, 2)
+    assert os.read(ends[0], 1000) == b"a warning of the script\nINFO: of the script\n"
+    for end in ends:
+        os.close(end)
+    assert open_files() == files
+    os.close(real)
 
 
 def test_its_lines_are_dropped_and_others_follow() -> None:

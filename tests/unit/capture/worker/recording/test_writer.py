@@ -118,6 +118,13 @@ def context(folder: Path, **values: object) -> SimpleNamespace:
     return SimpleNamespace(settings=settings(folder, **values))
 
 
+def test_in_the_job_nothing_is_written_that_may_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "files_may_end_us", lambda: True)
+    with pytest.raises(NotWritten) as caught:
+        writer._export(context(tmp_path), pytest.fail, str(tmp_path / "w/trace.gz"))  # type: ignore[arg-type]
+    assert (caught.value.state, names(tmp_path / "w")) == (LOST_SPACE, [])
+
+
 def test_the_floor_of_free_space_is_kept(tmp_path: Path) -> None:
     with pytest.raises(NotWritten) as caught:
         writer._export(context(tmp_path, free_bytes=1 << 60), lambda path: None, str(tmp_path / "w/trace.gz"))  # type: ignore[arg-type]
