@@ -18,16 +18,13 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from redline.capture.shared_state import AFTER, BY_OPTIMIZER, COST_NS, KIND, PHASE
 from redline.capture.worker import api, memory
-from redline.capture.worker.compiler import keep_from_compiler
-from redline.capture.worker.counting.calls import ModuleCalls
-from redline.capture.worker.counting.generation import watch_generation
+from redline.capture.worker.counting.calls import ModuleCalls, TrainingThread, keep_from_compiler, watch_generation
 from redline.capture.worker.counting.steps import StepCounter
 from redline.capture.worker.engines.watch_vllm import EngineHooks, watch_vllm
 from redline.capture.worker.exception_origin import NO_ROOM
 from redline.capture.worker.process_context import ProcessContext
 from redline.capture.worker.recording.capture import Capture
 from redline.capture.worker.recording.timed_window import TimedWindow
-from redline.capture.worker.training_thread import TrainingThread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,9 +90,7 @@ def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> tup
     """None where nothing is changed; places only where they are asked for."""
     if not context.settings.on_trial and not context.settings.kept_levers:
         return None, None
-    from redline.capture.worker.levers.call_chain import CallChains
-    from redline.capture.worker.levers.lever import JobView
-    from redline.capture.worker.levers.roots import RootModules
+    from redline.capture.worker.levers.lever import CallChains, JobView, RootModules
     from redline.capture.worker.trial.trial import JobTrial
 
     roots = RootModules(calls.at_outermost)

@@ -68,8 +68,7 @@ class _Parts:
 
     def server(self) -> VllmServer:
         from redline.capture.worker.engines.engine_log import EngineLog
-        from redline.capture.worker.engines.vllm_metrics import VllmMetrics
-        from redline.capture.worker.engines.vllm_server import VllmServer
+        from redline.capture.worker.engines.vllm_server import VllmMetrics, VllmServer
 
         self._server = self._server or VllmServer(EngineLog(self._folder, "server", VllmMetrics().record))
         return self._server
