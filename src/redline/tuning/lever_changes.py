@@ -9,9 +9,8 @@ from dataclasses import replace
 from redline.capture.levers import Lever
 from redline.capture.places import DDP, LOADER, MODEL, OPTIMIZER, ROOT_CALL, SCRIPT, ZERO_GRAD, Place
 from redline.errors import InputError
-from redline.tuning import script_edits as edits
-from redline.tuning.call_arguments import ArgumentChange, argument_of
-from redline.tuning.seen_files import FileChange, SeenFiles
+from redline.tuning import source_text as edits
+from redline.tuning.seen_files import ArgumentChange, FileChange, SeenFiles, argument_of
 from redline.tuning.source_text import Edit, SourceText
 
 Changes = list[FileChange]
