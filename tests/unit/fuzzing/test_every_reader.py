@@ -116,7 +116,7 @@ ASIDE = {
     **dict.fromkeys(("capture/supervisor/stall.py", "capture/supervisor/trial_job.py"), SYSTEM),
     **dict.fromkeys(("trials/trial_pairs.py", "capture/worker/levers/process_settings.py"), SYSTEM),
     "capture/worker/levers/process_settings.py": SYSTEM,
-    **dict.fromkeys(("capture/supervisor/command_line.py", "capture/worker/places/seen_places.py"), "a source file"),
+    **dict.fromkeys(("capture/supervisor/command_line.py", "capture/worker/seen_places.py"), "a source file"),
     **dict.fromkeys(("calibration/collectives/rank_outcome.py", "calibration/collectives/start.py"), PIPE),
     **dict.fromkeys(
         ("capture/settings.py", "capture/supervisor/run_folder.py", "capture/supervisor/supervise.py"), PIPE

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from _thread import start_new_thread
+from typing import NamedTuple
 
 from redline.capture.worker.exception_origin import pass_on, tolerated
 
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
 EVERY_S = 0.25  # from one write to the next: what a process that is killed loses at most
 MOST_BYTES = 1 << 30  # of a file; what comes then is dropped
 MOST_WAITING = 200_000  # records in memory, where the file system hangs
+
+
+class EngineHooks(NamedTuple):
+    """What the rest of watching and the watcher of an engine tell each other, in this process."""
+
+    step_ended: Callable[[], None]
+    load_told: Callable[[int, int], None]  # requests that run, and that wait, as a step begins
+    cost_ns: Callable[[], int]  # that windows have taken so far
+    no_timed_window: Callable[[], None]
+    safely: Callable[[Callable[[], None]], None]
 
 
 class EngineLog:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any
 
-    from redline.capture.worker.engines.engine_log import EngineLog
-    from redline.capture.worker.engines.watch_vllm import EngineHooks
+    from redline.capture.worker.engines.engine_log import EngineHooks, EngineLog
 
 _DRAFTS = "scheduled_spec_decode_tokens"
 _FORWARD = "gpu_model_runner: forward"

@@ -11,12 +11,12 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from redline.capture.number_check import FILE_ENDING, LOSS, START, NumberCheck
+from redline.capture.worker.file_guard import FileGuard
 from redline.capture.worker.numbers.module_names import ModuleNames, NamedCalls
 from redline.capture.worker.numbers.module_outputs import ModuleOutputs
 from redline.capture.worker.numbers.optimizer_numbers import OptimizerNumbers
 from redline.capture.worker.numbers.recording import NumbersState
 from redline.capture.worker.numbers.repeatable import Perturbation, seed_everything
-from redline.capture.worker.trial.file_guard import FileGuard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from redline.capture.places import CLIPPING, COLLECTION, DDP, LOADER, MODEL, OPT
 from redline.capture.worker.counting.call_inputs import locals_of
 from redline.capture.worker.exception_origin import NO_ROOM
 from redline.capture.worker.levers.lever import BlockList, block_lists, change_arguments, unwrapped
-from redline.capture.worker.places.seen_places import SeenPlaces, SourceCall, is_call_of, value_of
+from redline.capture.worker.seen_places import SeenPlaces, SourceCall, is_call_of, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

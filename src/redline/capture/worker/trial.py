@@ -21,9 +21,9 @@ from redline.capture.shared_state import (
     PLANNED_AT,
 )
 from redline.capture.worker.exception_origin import tolerated
+from redline.capture.worker.file_guard import FileGuard
 from redline.capture.worker.levers.lever import GuardedLever
 from redline.capture.worker.memory import most_bytes
-from redline.capture.worker.trial.file_guard import FileGuard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
