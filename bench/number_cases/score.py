@@ -16,7 +16,7 @@ from redline.capture.supervisor.trial_command import TrialCommand, trial_command
 from redline.errors import RedlineError
 from redline.numerics import Numerics
 from redline.trials.numbers.check import NumbersResult, check_numbers
-from redline.trials.numbers.floors import NumberFloors
+from redline.trials.numbers.differences import NumberFloors
 from redline.trials.numbers.recorded_runs import NumbersReference
 from redline.trials.numbers.run_numbers import RunNumbers
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bench.serving.vllm_server import make_model, measure, server
-from redline.capture.supervisor.folder_name import CAPTURE
+from redline.capture.supervisor.environment import CAPTURE
 
 _PERIOD_S = 8.0
 _PERCENTILES = (50, 99)

@@ -8,9 +8,9 @@ from bench.trial_times.record import TrialOutcome, outcome_of
 from redline.capture.settings import Settings
 from redline.capture.supervisor.trial_command import trial_command
 from redline.capture.supervisor.trial_job import start_trial
-from redline.trials.decision import MOST_PAIRS, TrialVerdict, decide
-from redline.trials.step_blocks import BlockTimer
+from redline.trials.paired_sequence import MOST_PAIRS, TrialVerdict, decide
 from redline.trials.trial_result import TimedPair
+from redline.trials.try_levers import BlockTimer
 
 JOB = Path(__file__).with_name("units.py")
 

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from redline.trials.decision import Decision, TrialVerdict
-from redline.trials.paired_sequence import excludes
+from redline.trials.paired_sequence import Decision, TrialVerdict, excludes
 from redline.trials.trial_result import TimedPair
 
 

@@ -6,9 +6,9 @@ from statistics import median
 
 from redline.capture.supervisor.trial_command import TrialCommand
 from redline.trials.paired_sequence import estimate
+from redline.trials.trial_jobs import try_commands
 from redline.trials.trial_pairs import TrialOptions
 from redline.trials.trial_result import TimedPair
-from redline.trials.try_programs import try_commands
 
 PAIRS_PER_TURN = 6
 

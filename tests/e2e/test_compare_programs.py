@@ -14,7 +14,7 @@ from redline.capture.settings import Settings
 from redline.capture.supervisor.trial_command import trial_command
 from redline.capture.supervisor.trial_job import start_trial
 from redline.cli import main
-from redline.trials.decision import TrialVerdict
+from redline.trials.paired_sequence import TrialVerdict
 from tests.support.running import PROGRAMS, TORCHRUN, started
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -47,8 +47,8 @@ def test_a_switch_of_the_script_is_timed_in_one_process(tmp_path: Path) -> None:
 def test_a_trial_of_more_steps_than_are_kept_goes_on_in_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redline.trials.step_blocks.ENTRIES", 200)  # of 32,768, which take minutes
-    monkeypatch.setattr("redline.trials.step_blocks.MOST_TURNS", 5)
+    monkeypatch.setattr("redline.trials.try_levers.ENTRIES", 200)  # of 32,768, which take minutes
+    monkeypatch.setattr("redline.trials.try_levers.MOST_TURNS", 5)
     monkeypatch.chdir(tmp_path)
     trial = redline.compare_programs(str(TRIED), levers=["switch=slow"]).trial
     assert trial is not None

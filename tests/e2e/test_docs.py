@@ -30,8 +30,7 @@ import pytest
 
 import redline
 from redline import cli
-from redline.capture.digests_record import DigestsRecord, RankDigest
-from redline.capture.run_record import to_json
+from redline.capture.run_record import DigestsRecord, RankDigest, to_json
 from redline.capture.supervisor.rank_records import _KINDS as KINDS
 from redline.capture.supervisor.stall import Stall, Standing
 from redline.cli.options import Options, options_of

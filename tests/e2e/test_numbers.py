@@ -11,8 +11,7 @@ import pytest
 from redline.capture.supervisor.trial_command import TrialCommand, trial_command
 from redline.errors import InputError
 from redline.numerics import Numerics
-from redline.trials.numbers.check import NumbersResult, check_numbers
-from redline.trials.numbers.kept_runs import check_kept, record_numbers
+from redline.trials.numbers.check import NumbersResult, check_kept, check_numbers, record_numbers
 from redline.trials.numbers.recorded_runs import NumbersReference
 from tests.support.running import PROGRAMS
 

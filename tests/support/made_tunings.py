@@ -7,13 +7,13 @@ from random import Random
 
 from redline.capture.levers import parse_lever
 from redline.numerics import Numerics
-from redline.trials.decision import decide
 from redline.trials.lever_pages import lever_page_of
-from redline.trials.memory_trial import MemoryTrial
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.numbers.differences import TensorDifference
 from redline.trials.numbers.judgement import CurveDifference, NumbersJudgement, TensorDeviation
 from redline.trials.numbers.run_numbers import TensorKey
+from redline.trials.paired_sequence import decide
+from redline.trials.trial_jobs import MemoryTrial
 from redline.trials.trial_result import LeverOutcome, Stopped, Timed, TimedPair, TrialResult
 from redline.tuning.candidates import LeverCandidate
 from redline.tuning.script_diff import ScriptDiff, UnplacedLever

@@ -8,7 +8,7 @@ import platform
 from redline import __version__
 from redline.calibration.calibration_record import DeviceInfo
 from redline.calibration.device import ProbeDevice
-from redline.capture.supervisor.machine import processor_name
+from redline.capture.supervisor.environment import processor_name
 
 
 def subject_of(device: ProbeDevice) -> DeviceInfo:

@@ -13,7 +13,7 @@ PRELOAD = "preload"
 
 @dataclass(frozen=True, kw_only=True)
 class LeverKind:
-    """One kind of change."""
+    """All that is declared of one kind of change; its page in docs/levers says the rest."""
 
     name: str
     summary: str  # what it switches
@@ -27,6 +27,13 @@ class LeverKind:
     conflicts: tuple[str, ...] = ()  # levers that must not be on together with it; they say so too
     needs: str = ""  # what a job must have for it to do anything: ACCELERATOR, RANKS (several on a machine) or LOADER
     saves_memory: bool = False  # and hardly time: it is tried where memory is short
+    least: int = 1  # of a value that is a number
+    tried: tuple[str, ...] = ()  # values that `tune` tries, where they are not a choice and depend on no machine
+    applied_by: str = ""  # module and class in `capture.worker.levers` that apply it and put it back
+    argument: str = ""  # of DistributedDataParallel that it sets, in the job and in its script
+    line: str = ""  # that sets it behind the imports of a script; `{}` is the value
+    set_by: tuple[str, ...] = ()  # names with which a script sets it itself, so that the line is not written
+    unwritten: str = ""  # why it is not written into a script
 
 
 _KINDS: tuple[LeverKind, ...] = (
@@ -36,6 +43,8 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.SEMANTICS,
         switchable=True,
         values="NAME",
+        applied_by="process_settings:ScriptSwitch",
+        unwritten="which path the script takes is its own affair",
     ),
     LeverKind(
         name="fused",
@@ -44,6 +53,7 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         findings=("RL-H07", "RL-H08"),
         conflicts=("foreach",),
+        applied_by="optimizer_kernels:OptimizerKernels",
     ),
     LeverKind(
         name="foreach",
@@ -52,6 +62,7 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         findings=("RL-H07",),
         conflicts=("fused",),
+        applied_by="optimizer_kernels:OptimizerKernels",
     ),
     LeverKind(
         name="capturable",
@@ -60,6 +71,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         findings=("RL-H08",),
         needs=ACCELERATOR,
+        applied_by="optimizer_kernels:OptimizerKernels",
+        unwritten="it is for steps that become CUDA graphs, which are made elsewhere",
     ),
     LeverKind(
         name="clip-foreach",
@@ -67,6 +80,8 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.REASSOCIATION,
         switchable=True,
         findings=("RL-H26",),
+        applied_by="optimizer_kernels:ForeachClipping",
+        unwritten="what clips may be a function of a library",
     ),
     LeverKind(
         name="workers",
@@ -76,6 +91,8 @@ _KINDS: tuple[LeverKind, ...] = (
         values=NUMBER,
         findings=("RL-D01", "RL-D02"),
         needs=LOADER,
+        least=0,
+        applied_by="data_loaders:LoaderWorkers",
     ),
     LeverKind(
         name="prefetch",
@@ -85,6 +102,8 @@ _KINDS: tuple[LeverKind, ...] = (
         values=NUMBER,
         findings=("RL-D02",),
         needs=LOADER,
+        tried=("4",),
+        applied_by="data_loaders:LoaderPrefetch",
     ),
     LeverKind(
         name="pin-memory",
@@ -93,6 +112,7 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=False,
         findings=("RL-D03",),
         needs=ACCELERATOR,
+        applied_by="data_loaders:LoaderPinning",
     ),
     LeverKind(
         name="non-blocking",
@@ -101,6 +121,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         findings=("RL-D03",),
         needs=ACCELERATOR,
+        applied_by="data_loaders:CopiesAhead",
+        unwritten="each copy must be known to be of pinned memory",
     ),
     LeverKind(
         name="batch-times",
@@ -109,6 +131,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=False,
         values=NUMBER,
         findings=("RL-C06",),
+        least=2,
+        applied_by="data_loaders:LargerBatches",
     ),
     LeverKind(
         name="autocast",
@@ -118,6 +142,7 @@ _KINDS: tuple[LeverKind, ...] = (
         values="bf16|fp16",
         default="bf16",
         findings=("RL-C02",),
+        applied_by="model_calls:Autocast",
     ),
     LeverKind(
         name="matmul-precision",
@@ -127,6 +152,9 @@ _KINDS: tuple[LeverKind, ...] = (
         values="high|medium",
         default="high",
         findings=("RL-C02",),
+        applied_by="process_settings:MatmulPrecision",
+        line='torch.set_float32_matmul_precision("{}")',
+        set_by=("set_float32_matmul_precision", "allow_tf32", "fp32_precision"),
     ),
     LeverKind(
         name="compile",
@@ -137,6 +165,7 @@ _KINDS: tuple[LeverKind, ...] = (
         default="blocks",
         findings=("RL-B01", "RL-C17", "RL-H02"),
         conflicts=("cuda-graphs", "sdpa"),
+        applied_by="compiled:CompiledModules",
     ),
     LeverKind(
         name="cuda-graphs",
@@ -148,6 +177,8 @@ _KINDS: tuple[LeverKind, ...] = (
         findings=("RL-H01",),
         conflicts=("compile", "sdpa"),
         needs=ACCELERATOR,
+        applied_by="compiled:GraphedModules",
+        unwritten="the calls that are to be graphs must be chosen where they are made",
     ),
     LeverKind(
         name="checkpoint",
@@ -158,6 +189,7 @@ _KINDS: tuple[LeverKind, ...] = (
         default="blocks",
         conflicts=("fsdp-prefetch",),
         saves_memory=True,
+        applied_by="model_calls:CheckpointedBlocks",
     ),
     LeverKind(
         name="offload",
@@ -166,6 +198,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         needs=ACCELERATOR,
         saves_memory=True,
+        applied_by="model_calls:OffloadedActivations",
+        unwritten="it belongs around the forward pass, wherever that is called",
     ),
     LeverKind(
         name="channels-last",
@@ -173,6 +207,8 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.REASSOCIATION,
         switchable=True,
         findings=("RL-C10",),
+        applied_by="model_calls:ChannelsLast",
+        unwritten="inputs must be converted as well, wherever they come from",
     ),
     LeverKind(
         name="cudnn-benchmark",
@@ -181,6 +217,9 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         findings=("RL-C19",),
         needs=ACCELERATOR,
+        applied_by="process_settings:CudnnBenchmark",
+        line="torch.backends.cudnn.benchmark = True",
+        set_by=("benchmark",),
     ),
     LeverKind(
         name="sdpa",
@@ -190,6 +229,8 @@ _KINDS: tuple[LeverKind, ...] = (
         values="flash|efficient|math|cudnn",
         findings=("RL-C07",),
         conflicts=("compile", "cuda-graphs"),
+        applied_by="compiled:AttentionBackend",
+        unwritten="it belongs around the attention, wherever that is called",
     ),
     LeverKind(
         name="threads",
@@ -198,6 +239,9 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         values=NUMBER,
         findings=("RL-H21",),
+        applied_by="process_settings:ThreadCount",
+        line="torch.set_num_threads({})",
+        set_by=("set_num_threads",),
     ),
     LeverKind(
         name="affinity",
@@ -206,6 +250,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         findings=("RL-H20", "RL-N30"),
         needs=RANKS,
+        applied_by="process_settings:CoreShare",
+        unwritten="each rank must know how many share its machine",
     ),
     LeverKind(
         name="zero-grad-none",
@@ -213,6 +259,7 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.BITWISE,
         switchable=True,
         findings=("RL-B07",),
+        applied_by="optimizer_kernels:ZeroGradToNone",
     ),
     LeverKind(
         name="gc-freeze",
@@ -220,6 +267,7 @@ _KINDS: tuple[LeverKind, ...] = (
         numerics=Numerics.BITWISE,
         switchable=True,
         findings=("RL-H09",),
+        applied_by="garbage:FrozenGarbage",
     ),
     LeverKind(
         name="gc-every",
@@ -228,6 +276,9 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         values=NUMBER,
         findings=("RL-H09",),
+        tried=("100",),
+        applied_by="garbage:ScheduledGarbage",
+        unwritten="which collections are left out is the script's own affair",
     ),
     LeverKind(
         name="bucket-mb",
@@ -237,6 +288,9 @@ _KINDS: tuple[LeverKind, ...] = (
         values=NUMBER,
         findings=("RL-N01",),
         needs=RANKS,
+        tried=("25", "100", "5"),  # 25 is what DDP takes where a script says nothing
+        applied_by="distributed:DdpOption",
+        argument="bucket_cap_mb",
     ),
     LeverKind(
         name="bucket-view",
@@ -245,6 +299,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=False,
         findings=("RL-N03",),
         needs=RANKS,
+        applied_by="distributed:DdpOption",
+        argument="gradient_as_bucket_view",
     ),
     LeverKind(
         name="static-graph",
@@ -253,6 +309,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=False,
         findings=("RL-N20",),
         needs=RANKS,
+        applied_by="distributed:DdpOption",
+        argument="static_graph",
     ),
     LeverKind(
         name="no-broadcast-buffers",
@@ -261,6 +319,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         findings=("RL-N04",),
         needs=RANKS,
+        applied_by="distributed:OwnBuffers",
+        unwritten="buffers that differ between ranks are the script's own affair",
     ),
     LeverKind(
         name="bf16-hook",
@@ -269,6 +329,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=False,
         findings=("RL-N05",),
         needs=RANKS,
+        applied_by="distributed:GradientsInBf16",
+        unwritten="it is registered on the wrapped model, which may be made elsewhere",
     ),
     LeverKind(
         name="fsdp-prefetch",
@@ -279,6 +341,9 @@ _KINDS: tuple[LeverKind, ...] = (
         findings=("RL-N06",),
         conflicts=("checkpoint",),
         needs=RANKS,
+        tried=("2",),
+        applied_by="distributed:PrefetchedUnits",
+        unwritten="it belongs where the model is sharded",
     ),
     LeverKind(
         name="fsdp-keep",
@@ -287,6 +352,8 @@ _KINDS: tuple[LeverKind, ...] = (
         switchable=True,
         findings=("RL-N07",),
         needs=RANKS,
+        applied_by="distributed:KeptParameters",
+        unwritten="it belongs where the model is sharded",
     ),
     LeverKind(
         name=PRELOAD,
@@ -306,6 +373,7 @@ _KINDS: tuple[LeverKind, ...] = (
         environment=(("MALLOC_ARENA_MAX", "{}"),),
         conflicts=(PRELOAD,),
         saves_memory=True,
+        tried=("1",),
     ),
     LeverKind(
         name="malloc-keep",

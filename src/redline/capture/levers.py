@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 
 from redline.capture.lever_kinds import KINDS, NUMBER, PRELOAD, LeverKind
-from redline.capture.preloaded import with_allocator
 from redline.errors import UsageError
 
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_LEAST = {"workers": 0, "batch-times": 2}  # otherwise 1
 _OF_ENVIRONMENT = "env:"
+_ALLOCATORS = {
+    "jemalloc": ("libjemalloc.so.2", "libjemalloc.so.1", "libjemalloc.so"),
+    "tcmalloc": ("libtcmalloc.so.4", "libtcmalloc_minimal.so.4", "libtcmalloc.so", "libtcmalloc_minimal.so"),
+}
+_ARCHITECTURE = os.uname().machine
+_FOLDERS = (
+    f"/usr/lib/{_ARCHITECTURE}-linux-gnu",
+    f"/lib/{_ARCHITECTURE}-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+)
 
 
 @dataclass(frozen=True)
@@ -73,22 +84,28 @@ def _of_environment(name: str, value: str, *, is_given: bool) -> Lever:
     variable = name.removeprefix(_OF_ENVIRONMENT)
     if not variable or not is_given:
         raise UsageError("a variable of the environment is written env:NAME=VALUE")
-    known = KINDS["env:NAME"]
-    kind = LeverKind(
-        name=name,
-        summary=known.summary,
-        numerics=known.numerics,
-        switchable=False,
-        values=known.values,
-        environment=((variable, "{}"),),
-    )
-    return Lever(kind, value)
+    return Lever(replace(KINDS["env:NAME"], name=name, environment=((variable, "{}"),)), value)
 
 
 def _check_value(kind: LeverKind, value: str) -> None:
     if kind.values == NUMBER:
-        least = _LEAST.get(kind.name, 1)
-        if not (value.isascii() and value.isdecimal() and int(value) >= least):
-            raise UsageError(f"lever {kind.name} needs a whole number from {least} on, not {value!r}")
+        if not (value.isascii() and value.isdecimal() and int(value) >= kind.least):
+            raise UsageError(f"lever {kind.name} needs a whole number from {kind.least} on, not {value!r}")
     elif kind.values.islower() and value not in kind.values.split("|"):
         raise UsageError(f"lever {kind.name} has no value {value!r}; it has: {kind.values.replace('|', ', ')}")
+
+
+def with_allocator(name: str, inherited: Mapping[str, str]) -> dict[str, str]:
+    """LD_PRELOAD with the library in front of what is there already; nothing where the machine does not have it."""
+    library = _allocator_path(name, inherited)
+    if library is None:
+        return {}
+    others = [path for path in inherited.get("LD_PRELOAD", "").replace(":", " ").split() if path != library]
+    return {"LD_PRELOAD": ":".join([library, *others])}
+
+
+def _allocator_path(name: str, inherited: Mapping[str, str]) -> str | None:
+    conda = inherited.get("CONDA_PREFIX", "")
+    of_user = [*inherited.get("LD_LIBRARY_PATH", "").split(":"), f"{conda}/lib" if conda else ""]
+    paths = (f"{folder}/{file}" for folder in (*of_user, *_FOLDERS) if folder for file in _ALLOCATORS[name])
+    return next((path for path in paths if os.path.isfile(path)), None)  # noqa: PTH113 (pathlib is slow to import)

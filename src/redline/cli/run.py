@@ -156,7 +156,7 @@ def _record_numbers(options: RunOptions, numbers: str, job: Command) -> int:
     from redline.capture.supervisor.trial_command import TrialCommand
     from redline.numerics import Numerics
     from redline.storage import path_of_this_machine
-    from redline.trials.numbers.kept_runs import record_numbers
+    from redline.trials.numbers.check import record_numbers
 
     typed = TrialCommand(words=tuple(options.job), python=job)
     folder = path_of_this_machine(numbers, "run: the folder of --numbers")

@@ -3,6 +3,8 @@
 Amounts are fractions of nanoseconds, so that differences of accounts add up to that of the step without rounding.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,6 +12,7 @@ from fractions import Fraction
 from statistics import median
 
 import numpy as np
+import numpy.typing as npt
 
 from redline.findings.finding import Finding, Findings
 from redline.ledger.accounts import ACCOUNTS
@@ -18,13 +21,16 @@ from redline.ledger.job.combine import Diagnosis
 from redline.ledger.rank.host_phases import PHASES, Phase
 from redline.ledger.rank.phases import KINDS
 from redline.trials.run_facts import NO_RUN, RunFacts
-from redline.trials.step_ratio import RatioInterval, ratio_of_steps
 from redline.units import format_bytes
 
 BETWEEN_PROCESSES = 0.24  # medians of one and the same program were seen to differ by up to this, on a quiet machine
 LEAST_WORTH = Fraction(30, 100)  # of the step: less says nothing where recordings were not interleaved
 SAME_WORK = 0.01  # known FLOPs of two steps that differ by less are those of the same work
 SAME_COVERAGE = 0.05  # shares of the kernel time with known FLOPs that differ by less are alike
+LEAST_STEPS = 3  # of each recording: fewer say nothing of how steps spread
+DRAWS = 4000
+CONFIDENCE = 0.95
+_SEED = 20  # the same recordings get the same interval
 
 
 class Judgement(StrEnum):
@@ -263,6 +269,8 @@ def _ranks(before: Diagnosis, after: Diagnosis) -> tuple[AmountChange, ...]:
 # --- operators and collectives ----------------------------------------------------------------------------------------
 
 _Key = tuple[str, str]
+
+
 _Totals = Mapping[_Key, tuple[int, int]]  # calls and time
 
 
@@ -389,3 +397,32 @@ def _memory(before: RunFacts, after: RunFacts) -> tuple[MemoryChange, ...]:
         MemoryChange(name=name, before_bytes=before.peak_bytes.get(name), after_bytes=after.peak_bytes.get(name))
         for name in names
     )
+
+
+@dataclass(frozen=True)
+class RatioInterval:
+    """Of the change of the step, as a share of the one before."""
+
+    low: float
+    high: float
+
+
+def ratio_of_steps(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> RatioInterval | None:
+    """By drawing whole steps again and again: ranks of one step wait for each other, and are drawn together.
+
+    None where a recording has too few steps. It does not know how much two processes of one program differ.
+    """
+    steps = [_steps(lengths) for lengths in (before, after)]
+    if min(map(len, steps)) < LEAST_STEPS or not all(lengths.all() for lengths in steps):
+        return None
+    drawn = np.random.default_rng(_SEED)
+    means = [lengths[drawn.integers(0, len(lengths), (DRAWS, len(lengths)))].mean(axis=1) for lengths in steps]
+    changes = means[1] / means[0] - 1
+    low, high = np.quantile(changes, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist()
+    return RatioInterval(low, high)
+
+
+def _steps(lengths: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
+    """The average over ranks of each step that all of them have."""
+    common = min(map(len, lengths), default=0)
+    return np.array([steps[:common] for steps in lengths], np.float64).mean(axis=0) if common else np.empty(0)

@@ -1,21 +1,24 @@
 """Starts the jobs of a trial and waits for them, as far as they may take and as long as they get on."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from statistics import fmean
+from random import Random
+from statistics import fmean, median
 
 from redline.capture.settings import Settings
 from redline.capture.shared_state import PEAK_BYTES
 from redline.capture.supervisor.trial_command import TrialCommand
 from redline.capture.supervisor.trial_job import Finished, TrialJob, start_trial
 from redline.errors import InputError
-from redline.trials.trial_pairs import TrialOptions
-from redline.trials.trial_result import LeverOutcome
+from redline.trials.trial_pairs import Tell, TrialOptions, TrialPairs, decided
+from redline.trials.trial_result import LeverOutcome, Stopped, Timed, TimedPair, TrialResult, changed_nothing
 
 WARM_UP = 10  # first steps of a process that do not count, where whole processes are compared
 _LEAST_STEPS = 3  # of a process that count
+RUNS = 3  # of each: peaks of the same program hardly differ
+_NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,3 +127,104 @@ def _step_s(job: TrialJob) -> float | None:
     if not counted or min(map(len, counted)) < _LEAST_STEPS:
         return None
     return fmean(fmean(lengths) for lengths in counted) / 1e9
+
+
+def try_commands(
+    before: TrialCommand, after: TrialCommand, options: TrialOptions, tell: Tell = lambda decision: None
+) -> TrialResult:
+    """Run whole processes of both in pairs, in random order; one of each first, so that caches are warm."""
+    trial = TrialPairs(options, tell)
+    jobs = TrialJobs(options)
+    order = Random(options.seed)
+    commands = (before, after)
+    cpu: list[TimedPair] = []
+    runs = _both(jobs, commands, (0, 1), trial)
+    if not runs:
+        raise InputError(f"{before}: it did not end within the time of the trial; give it fewer steps")
+    has_steps = all(run.step_s is not None for run in runs)
+    outcomes = runs[1].levers
+    if changed_nothing(outcomes):
+        trial.stopped = Stopped.NOTHING_CHANGED
+    while not trial.stopped:
+        runs = _both(jobs, commands, order.sample((0, 1), 2), trial) or runs
+        if trial.stopped:
+            break
+        cpu.append(TimedPair(before_s=runs[0].ended.cpu_s, after_s=runs[1].ended.cpu_s))
+        trial.add(TimedPair(before_s=runs[0].seconds(has_steps), after_s=runs[1].seconds(has_steps)))
+    return trial.result(
+        jobs.cpu_s,
+        before=str(before) if before.kept == after.kept else before.with_levers,
+        after=after.with_levers,
+        timed=Timed.STEP_OF_PROCESS if has_steps else Timed.WHOLE_PROCESS,
+        block_steps=options.steps - WARM_UP if has_steps else 0,
+        steps=jobs.processes * options.steps if has_steps else 0,
+        processes=jobs.processes,
+        ranks=runs[1].ranks,
+        levers=outcomes,
+        cpu=decided(cpu),
+        before_peak_bytes=runs[0].peak_bytes,
+        after_peak_bytes=runs[1].peak_bytes,
+    )
+
+
+def _both(
+    jobs: TrialJobs, commands: Sequence[TrialCommand], order: Sequence[int], trial: TrialPairs
+) -> list[ProcessRun]:
+    """One run of each; none where the time was spent before both were over."""
+    runs: dict[int, ProcessRun] = {}
+    for at in order:
+        run = jobs.run(commands[at], trial.until_s)
+        if run is None:
+            trial.stopped = Stopped.TIME_SPENT
+            return []
+        runs[at] = run
+    return [runs[0], runs[1]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryTrial:
+    """Of the rank that needs most, in each run."""
+
+    before_bytes: tuple[int, ...]
+    after_bytes: tuple[int, ...]
+    before_step_s: tuple[float, ...]  # what it costs or gains; empty where too few steps were taken
+    after_step_s: tuple[float, ...]
+    error: str = ""  # why it failed
+
+    @property
+    def change(self) -> float:
+        """As a share of the memory without it."""
+        return median(self.after_bytes) / median(self.before_bytes) - 1 if self.is_known else 0.0
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.before_bytes and self.after_bytes and min(self.before_bytes) > 0 and not self.error)
+
+    @property
+    def is_less(self) -> bool:
+        """In every run, by more than nothing."""
+        return self.is_known and max(self.after_bytes) < (1 - _NEGLIGIBLE) * min(self.before_bytes)
+
+
+def try_memory(before: TrialCommand, after: TrialCommand, options: TrialOptions) -> MemoryTrial:
+    """Some processes of both, in random order. InputError where one fails."""
+    jobs = TrialJobs(options)
+    until_s = TrialPairs(options, lambda decision: None).until_s
+    order = Random(options.seed)
+    peaks: tuple[list[int], list[int]] = ([], [])
+    steps_s: tuple[list[float], list[float]] = ([], [])
+    for _ in range(RUNS):
+        for at in order.sample((0, 1), 2):
+            command = (before, after)[at]
+            run = jobs.run(command, until_s)
+            if run is None:
+                raise InputError(f"{command.with_levers}: it did not end within the time of the trial")
+            peaks[at].append(run.peak_bytes)
+            if run.step_s is not None:
+                steps_s[at].append(run.step_s)
+    return MemoryTrial(
+        before_bytes=tuple(peaks[0]),
+        after_bytes=tuple(peaks[1]),
+        before_step_s=tuple(steps_s[0]),
+        after_step_s=tuple(steps_s[1]),
+    )

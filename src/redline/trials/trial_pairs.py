@@ -1,19 +1,21 @@
 """The pairs of a trial as they come in: when there are enough, and what was spent on them."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from pathlib import Path
 from secrets import randbelow
 from typing import Any
 
-from redline.trials.decision import LEAST_PAIRS, MOST_PAIRS, NEGLIGIBLE, Decision, TrialVerdict, decide
-from redline.trials.machine_load import MachineLoad
+from redline.trials.paired_sequence import LEAST_PAIRS, MOST_PAIRS, NEGLIGIBLE, Decision, TrialVerdict, decide
 from redline.trials.trial_result import Stopped, TimedPair, TrialResult
 
 PROCESS_STEPS = 30  # of each process, where whole processes are compared
-
 Tell = Callable[[Decision], None]  # after every pair
+BUSY = 0.10  # of the cores used by others: enough to be named
+_BUSY_FIELDS = (0, 1, 2, 5, 6, 7)  # of /proc/stat: user, nice, system, irq, softirq, steal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,3 +91,27 @@ def decided(pairs: Sequence[TimedPair], negligible: float = NEGLIGIBLE) -> Decis
     """None without a pair."""
     before, after = ([pair.before_s for pair in pairs], [pair.after_s for pair in pairs])
     return decide(before, after, negligible) if pairs else None
+
+
+class MachineLoad:
+    """From its making on."""
+
+    def __init__(self) -> None:
+        self._busy_s = _busy_s()
+        self._started_s = time.perf_counter()
+
+    def of_others(self, own_cpu_s: float) -> float | None:
+        """Their share of all cores; None where the system does not say."""
+        if self._busy_s is None or (now_s := _busy_s()) is None:
+            return None
+        others_s = now_s - self._busy_s - own_cpu_s
+        all_s = (time.perf_counter() - self._started_s) * (os.cpu_count() or 1)
+        return min(max(others_s / all_s, 0.0), 1.0) if all_s > 0 else None
+
+
+def _busy_s() -> float | None:
+    try:
+        fields = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
+        return sum(int(fields[at]) for at in _BUSY_FIELDS) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None

@@ -11,12 +11,11 @@ from redline.artifacts import Envelope
 from redline.artifacts.file_kind import FileKind
 from redline.ledger.rank.digest_limits import Count
 from redline.numerics import Numerics
-from redline.trials.decision import Decision, decide
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.numbers.differences import TensorDifference
 from redline.trials.numbers.judgement import CurveDifference, NumbersJudgement, TensorDeviation
 from redline.trials.numbers.run_numbers import TensorKey
-from redline.trials.paired_sequence import PairedEstimate
+from redline.trials.paired_sequence import Decision, PairedEstimate, decide
 from redline.trials.trial_result import TimedPair, TrialResult
 
 KIND = "trial"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from redline.trials.decision import NEGLIGIBLE, Decision
+from redline.trials.paired_sequence import NEGLIGIBLE, Decision
 
 
 @dataclass(frozen=True, kw_only=True)

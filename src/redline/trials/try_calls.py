@@ -6,9 +6,9 @@ from collections.abc import Callable
 from random import Random
 from statistics import fmean
 
-from redline.trials.step_blocks import block_size
 from redline.trials.trial_pairs import Tell, TrialOptions, TrialPairs
 from redline.trials.trial_result import Timed, TimedPair, TrialResult
+from redline.trials.try_levers import block_size
 
 Call = Callable[[], object]
 

@@ -138,14 +138,11 @@ def _values(kind: LeverKind, facts: TunedJob) -> Sequence[str]:
     ranges = {
         "workers": _doublings(1, own_cores),
         "threads": sorted({1, max(own_cores // 2, 1), own_cores}, reverse=True),
-        "prefetch": [4],
-        "bucket-mb": [25, 100, 5],  # 25 is what DDP takes where a script says nothing
-        "malloc-arenas": [1],
-        "gc-every": [100],
-        "fsdp-prefetch": [2],
     }
     if kind.name in ranges:
         return [str(value) for value in ranges[kind.name][:_MOST_VALUES]]
+    if kind.tried:
+        return kind.tried
     if kind.name == "sdpa" and not facts.has_accelerator:
         return ["flash"]
     if kind.values and kind.values.islower():

@@ -9,9 +9,8 @@ from dataclasses import replace
 from redline.capture.levers import Lever
 from redline.capture.places import DDP, LOADER, MODEL, OPTIMIZER, ROOT_CALL, SCRIPT, ZERO_GRAD, Place
 from redline.errors import InputError
-from redline.tuning import script_edits as edits
-from redline.tuning.call_arguments import ArgumentChange, argument_of
-from redline.tuning.seen_files import FileChange, SeenFiles
+from redline.tuning import source_text as edits
+from redline.tuning.seen_files import ArgumentChange, FileChange, SeenFiles, argument_of
 from redline.tuning.source_text import Edit, SourceText
 
 Changes = list[FileChange]
@@ -24,10 +23,14 @@ def changes_of(lever: Lever, levers: Sequence[Lever], files: SeenFiles) -> Chang
     """Raises InputError, which says why there is no place for it. `levers` are all that are kept."""
     if lever.kind.environment:
         raise InputError("it must be there when the process starts: put it before the command")
-    plan = _PLANS.get(lever.kind.name)
-    if plan is None:
-        raise InputError(_UNWRITTEN.get(lever.kind.name, "it is not written into files"))
-    changes = plan(lever, levers, files)
+    if lever.kind.unwritten:
+        raise InputError(lever.kind.unwritten)
+    if lever.kind.argument:
+        changes = _ddp_argument(lever, files)
+    elif lever.kind.line:
+        changes = _line(lever, files)
+    else:
+        changes = _PLANS[lever.kind.name](lever, levers, files)
     if not changes:
         raise InputError("at the places that were seen, it has nothing to change")
     return changes
@@ -140,12 +143,9 @@ def _times(source: SourceText, node: ast.expr, factor: int) -> str:
     return f"{text} * {factor}" if is_atom else f"({text}) * {factor}"
 
 
-def _of_ddp(name: str) -> Callable[[Lever, Sequence[Lever], SeenFiles], Changes]:
-    def plan(lever: Lever, levers: Sequence[Lever], files: SeenFiles) -> Changes:
-        places = _wanted(files, DDP, "no DistributedDataParallel", lambda place: True)
-        return [_argument(files, place, name, lever.value or "True") for place in places]
-
-    return plan
+def _ddp_argument(lever: Lever, files: SeenFiles) -> Changes:
+    places = _wanted(files, DDP, "no DistributedDataParallel", lambda place: True)
+    return [_argument(files, place, lever.kind.argument, lever.value or "True") for place in places]
 
 
 def _zero_grad(lever: Lever, levers: Sequence[Lever], files: SeenFiles) -> Changes:
@@ -169,18 +169,14 @@ def _filling(files: SeenFiles) -> list[Place]:
 # Lines of the main script
 
 
-def _setting(line: str, *names: str) -> Callable[[Lever, Sequence[Lever], SeenFiles], Changes]:
-    """A line behind the imports of the main script, if the user's files do not use any of these names."""
-
-    def plan(lever: Lever, levers: Sequence[Lever], files: SeenFiles) -> Changes:
-        for source in files.parsed():
-            _refuse_use(source, names)
-        script = files.source(_all_of(files, SCRIPT, "no script")[0])
-        apart = edits.after_imports(script, [""], edits.APART)
-        text = edits.after_imports(script, [line.format(lever.value)], edits.SET)
-        return _in(script, [*edits.imported(script, "torch"), apart, text])
-
-    return plan
+def _line(lever: Lever, files: SeenFiles) -> Changes:
+    """Behind the imports of the main script, if the user's files do not set the same thing."""
+    for source in files.parsed():
+        _refuse_use(source, lever.kind.set_by)
+    script = files.source(_all_of(files, SCRIPT, "no script")[0])
+    apart = edits.after_imports(script, [""], edits.APART)
+    text = edits.after_imports(script, [lever.kind.line.format(lever.value)], edits.SET)
+    return _in(script, [*edits.imported(script, "torch"), apart, text])
 
 
 def _refuse_use(source: SourceText, names: Sequence[str]) -> None:
@@ -328,33 +324,9 @@ _PLANS: dict[str, Callable[[Lever, Sequence[Lever], SeenFiles], Changes]] = {
     "prefetch": _prefetch,
     "pin-memory": _pinning,
     "batch-times": _batch_times,
-    "bucket-mb": _of_ddp("bucket_cap_mb"),
-    "bucket-view": _of_ddp("gradient_as_bucket_view"),
-    "static-graph": _of_ddp("static_graph"),
     "zero-grad-none": _zero_grad,
-    "threads": _setting("torch.set_num_threads({})", "set_num_threads"),
-    "matmul-precision": _setting(
-        'torch.set_float32_matmul_precision("{}")', "set_float32_matmul_precision", "allow_tf32", "fp32_precision"
-    ),
-    "cudnn-benchmark": _setting("torch.backends.cudnn.benchmark = True", "benchmark"),
     "gc-freeze": _gc_freeze,
     "compile": _compile,
     "checkpoint": _checkpoint,
     "autocast": _autocast,
-}
-_UNWRITTEN = {
-    "bf16-hook": "it is registered on the wrapped model, which may be made elsewhere",
-    "affinity": "each rank must know how many share its machine",
-    "capturable": "it is for steps that become CUDA graphs, which are made elsewhere",
-    "cuda-graphs": "the calls that are to be graphs must be chosen where they are made",
-    "non-blocking": "each copy must be known to be of pinned memory",
-    "offload": "it belongs around the forward pass, wherever that is called",
-    "clip-foreach": "what clips may be a function of a library",
-    "fsdp-keep": "it belongs where the model is sharded",
-    "fsdp-prefetch": "it belongs where the model is sharded",
-    "gc-every": "which collections are left out is the script's own affair",
-    "no-broadcast-buffers": "buffers that differ between ranks are the script's own affair",
-    "sdpa": "it belongs around the attention, wherever that is called",
-    "channels-last": "inputs must be converted as well, wherever they come from",
-    "switch": "which path the script takes is its own affair",
 }

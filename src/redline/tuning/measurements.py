@@ -10,14 +10,12 @@ from redline.capture.levers import parse_lever
 from redline.capture.supervisor.trial_command import TrialCommand
 from redline.errors import InputError
 from redline.numerics import Numerics
-from redline.trials.memory_trial import MemoryTrial, try_memory
 from redline.trials.numbers.check import check_numbers
 from redline.trials.numbers.recorded_runs import NumbersReference
-from redline.trials.trial_jobs import TrialJobs
+from redline.trials.trial_jobs import MemoryTrial, TrialJobs, try_commands, try_memory
 from redline.trials.trial_pairs import TrialOptions
 from redline.trials.trial_result import Stopped, Timed, TrialResult
 from redline.trials.try_levers import try_lever, try_levers
-from redline.trials.try_programs import try_commands
 from redline.tuning.trial_folder import Answer, Asked, Question, TrialFolder
 
 _BATCH = "batch-times"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from redline.errors import InputError
-from redline.trials.decision import TrialVerdict
-from redline.trials.memory_trial import MemoryTrial
+from redline.trials.paired_sequence import TrialVerdict
+from redline.trials.trial_jobs import MemoryTrial
 from redline.trials.trial_result import Stopped, TrialResult
 from redline.tuning.candidates import Consent, LeverCandidate
 from redline.tuning.measurements import BudgetSpentError, TrialMeasurements

@@ -15,8 +15,8 @@ from redline.artifacts import Envelope, write_atomic
 from redline.artifacts.file_kind import FileKind
 from redline.errors import InputError
 from redline.ledger.rank.digest_limits import Count
-from redline.trials.memory_trial import MemoryTrial
 from redline.trials.numbers.check import NumbersResult
+from redline.trials.trial_jobs import MemoryTrial
 from redline.trials.trial_record import KIND as TRIAL
 from redline.trials.trial_record import SCHEMA_VERSION as TRIAL_SCHEMA
 from redline.trials.trial_record import TrialRecord, to_record, trial_of

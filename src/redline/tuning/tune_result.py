@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from redline.trials.memory_trial import MemoryTrial
 from redline.trials.numbers.check import NumbersResult
+from redline.trials.trial_jobs import MemoryTrial
 from redline.trials.trial_result import TrialResult
 from redline.tuning.candidates import LeverCandidate
 from redline.tuning.script_diff import ScriptDiff

@@ -14,15 +14,14 @@ from redline.numerics import Numerics
 from redline.progress import Progress, ProgressStage, silent
 from redline.report.trial.trial_report import TrialReport
 from redline.storage import path_of
-from redline.trials.decision import Decision
-from redline.trials.numbers.check import check_numbers
-from redline.trials.numbers.kept_runs import check_kept
+from redline.trials.numbers.check import check_kept, check_numbers
 from redline.trials.numbers.recorded_runs import NumbersReference
+from redline.trials.paired_sequence import Decision
+from redline.trials.trial_jobs import try_commands
 from redline.trials.trial_pairs import TrialOptions
 from redline.trials.trial_record import KIND, read_trial
 from redline.trials.try_calls import try_calls
 from redline.trials.try_levers import try_lever
-from redline.trials.try_programs import try_commands
 from redline.tuning.trial_folder import STATE, TRIALS
 from redline.verbs.recording_kind import kind_of
 

@@ -17,13 +17,10 @@ from redline.artifacts.masking import masked, masked_text
 from redline.capture.run_record import RankRecord, RunRecord
 from redline.capture.settings import Settings
 from redline.capture.shared_state import SharedState
-from redline.capture.supervisor import folder_name as run_folder
 from redline.capture.supervisor.command import Command
-from redline.capture.supervisor.environment import Position, position
-from redline.capture.supervisor.machine import machine
+from redline.capture.supervisor.environment import Position, choose, machine, position
 from redline.capture.supervisor.rank_records import never_deleted, rank_record
-from redline.capture.supervisor.requests import Requests
-from redline.capture.supervisor.run_folder import leave_behind, make_folder, remove_if_nothing_happened
+from redline.capture.supervisor.run_folder import Requests, leave_behind, make_folder, remove_if_nothing_happened
 from redline.capture.supervisor.source_digests import DigestPlan, SourceDigests
 from redline.capture.supervisor.stall import Stall, StallWatch
 from redline.capture.supervisor.supervise import Ended, SignalMask, Supervisor, make_shared_state
@@ -115,7 +112,7 @@ def _prepared(
     """The folder of the run, and what is to be said of it; none for a job that cannot be watched."""
     if command.blind:
         return None, []
-    chosen = run_folder.choose(command.script, where, named, command.job)
+    chosen = choose(command.script, where, named, command.job)
     return make_folder(chosen, fresh=where is None, force=force)
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from redline.artifacts import write_atomic
 from redline.capture.levers import parse_lever
-from redline.capture.supervisor.machine import processor_name
+from redline.capture.supervisor.environment import processor_name
 from redline.capture.supervisor.trial_command import TrialCommand
 from redline.errors import InputError, UsageError
 from redline.findings.finding import Findings

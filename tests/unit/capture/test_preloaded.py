@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from redline.capture import preloaded
+from redline.capture import levers
 from redline.capture.levers import environment_of, parse_lever
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only one of the system."""
-    monkeypatch.setattr(preloaded, "_FOLDERS", (str(tmp_path / "system"),))
+    monkeypatch.setattr(levers, "_FOLDERS", (str(tmp_path / "system"),))
     (tmp_path / "system").mkdir()
     return tmp_path / "system"
 

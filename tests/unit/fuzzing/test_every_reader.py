@@ -112,13 +112,15 @@ DECODES = frozenset(
 )
 ASIDE = {
     **dict.fromkeys(("calibration/caches.py", "calibration/conditions.py"), SYSTEM),
-    **dict.fromkeys(("capture/supervisor/guardian.py", "capture/supervisor/machine.py"), SYSTEM),
+    **dict.fromkeys(("capture/supervisor/guardian.py", "capture/supervisor/environment.py"), SYSTEM),
     **dict.fromkeys(("capture/supervisor/stall.py", "capture/supervisor/trial_job.py"), SYSTEM),
-    **dict.fromkeys(("trials/machine_load.py", "capture/worker/levers/core_share.py"), SYSTEM),
-    "capture/worker/levers/environment_variable.py": SYSTEM,
-    **dict.fromkeys(("capture/supervisor/command_line.py", "capture/worker/places/call_sites.py"), "a source file"),
+    **dict.fromkeys(("trials/trial_pairs.py", "capture/worker/levers/process_settings.py"), SYSTEM),
+    "capture/worker/levers/process_settings.py": SYSTEM,
+    **dict.fromkeys(("capture/supervisor/command_line.py", "capture/worker/seen_places.py"), "a source file"),
     **dict.fromkeys(("calibration/collectives/rank_outcome.py", "calibration/collectives/start.py"), PIPE),
-    **dict.fromkeys(("capture/settings.py", "capture/supervisor/requests.py", "capture/supervisor/supervise.py"), PIPE),
+    **dict.fromkeys(
+        ("capture/settings.py", "capture/supervisor/run_folder.py", "capture/supervisor/supervise.py"), PIPE
+    ),
     **dict.fromkeys(("capture/supervisor/source_digests.py", "lake/sql_process.py", "trace/workers.py"), PIPE),
     **dict.fromkeys(("verbs/digest_child.py", "trace/steps.py", "cli/calibrate.py"), PIPE),
     **dict.fromkeys(("artifacts/masked_json.py", "findings/rules/kernels/unfolded_batch_norm.py"), COLUMN),

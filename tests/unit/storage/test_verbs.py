@@ -88,7 +88,7 @@ def test_a_merged_trace_beside_the_traces_is_no_rank(job: str) -> None:
 
 
 def test_what_a_running_job_writes_is_on_this_machine(tmp_path: Path) -> None:
-    from redline.capture.supervisor.folder_name import choose
+    from redline.capture.supervisor.environment import choose
 
     message = (
         "run: the folder of a run is written while the job runs, so s3://bucket/run cannot be it; name one of this"

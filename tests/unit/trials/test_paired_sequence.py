@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.trials.decision import LEAST_PAIRS, MOST_PAIRS, TrialVerdict, decide
-from redline.trials.paired_sequence import ALPHA, estimate, excludes
+from redline.trials.paired_sequence import ALPHA, LEAST_PAIRS, MOST_PAIRS, TrialVerdict, decide, estimate, excludes
 
 Values = npt.NDArray[np.float64]
 RUNS = 800

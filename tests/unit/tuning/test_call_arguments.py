@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from redline.errors import InputError
-from redline.tuning.call_arguments import ArgumentChange, edits_of_call
+from redline.tuning.seen_files import ArgumentChange, edits_of_call
 from redline.tuning.source_text import SourceText
 
 ORDER = ("dataset", "batch_size", "shuffle", "num_workers")

@@ -7,10 +7,10 @@ import pytest
 
 from redline.capture.levers import parse_lever
 from redline.numerics import Numerics
-from redline.trials.decision import decide
-from redline.trials.memory_trial import MemoryTrial
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.numbers.judgement import CurveDifference
+from redline.trials.paired_sequence import decide
+from redline.trials.trial_jobs import MemoryTrial
 from redline.trials.trial_result import Stopped, Timed, TimedPair, TrialResult
 from redline.tuning.candidates import Consent, LeverCandidate
 from redline.tuning.measurements import BudgetSpentError

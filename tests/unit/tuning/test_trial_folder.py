@@ -9,12 +9,12 @@ from redline.cli import main
 from redline.errors import InputError
 from redline.numerics import Numerics
 from redline.report.trial import text
-from redline.trials.decision import decide
-from redline.trials.memory_trial import MemoryTrial
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.numbers.differences import TensorDifference
 from redline.trials.numbers.judgement import CurveDifference, NumbersJudgement, TensorDeviation
 from redline.trials.numbers.run_numbers import TensorKey
+from redline.trials.paired_sequence import decide
+from redline.trials.trial_jobs import MemoryTrial
 from redline.trials.trial_record import read_trial
 from redline.trials.trial_result import LeverOutcome, Stopped, Timed, TimedPair, TrialResult
 from redline.tuning.trial_folder import Answer, Asked, Question, TrialFolder

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.tuning.unified_diff import unified_diff
+from redline.tuning.script_diff import unified_diff
 from tests.support.patching import apply_patch
 
 BEFORE = "".join(f"line {number}\n" for number in range(20)).encode()

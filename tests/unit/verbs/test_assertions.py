@@ -9,7 +9,7 @@ import pytest
 import redline
 from redline.errors import InputError, UsageError
 from redline.report.trial.trial_report import TrialReport
-from redline.trials.decision import TrialVerdict
+from redline.trials.paired_sequence import TrialVerdict
 from redline.trials.trial_result import Stopped
 
 OPTIONS = redline.TrialOptions(pairs=10, seed=1)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING
 from redline.artifacts.masked_json import masked_value
 from redline.capture import shared_state as at
-from redline.capture.run_record import DIGESTS, RankRecord, WindowRecord
+from redline.capture.run_record import DIGESTS, FAILED, KEPT, RankDigest, RankRecord, WindowRecord
 from redline.capture.shared_state import ProcessSlot
 from redline.capture.supervisor.supervise import facts_of
 
@@ -24,6 +27,8 @@ _STATES = {
 _KINDS = {at.BY_NOTHING: "none", at.BY_OPTIMIZER: "optimizer", at.BY_CALLS: "calls", at.BY_HAND: "by hand"}
 TRACE_ENDING = ".trace.json.gz"
 _FIRST_STEPS = 3  # left out of the usual ones, where there are enough others
+TraceKey = tuple[str, int]
+"""Path and begin: a number may come again, where steps turned out to be others than thought."""
 
 
 def never_deleted(slot: ProcessSlot, window: memoryview[int]) -> bool:
@@ -122,3 +127,49 @@ def _window(window: memoryview[int], slot: ProcessSlot, step_ns: int | None, del
         sha256=b"".join(words).hex() if state == "written" else "",
         slowdown=length_ns / steps / step_ns if steps and step_ns else None,
     )
+
+
+@dataclass(kw_only=True)
+class WindowTrace:
+    """A trace that is to be digested, or was."""
+
+    key: TraceKey
+    window: tuple[int, int]
+    """The restart and the number, by which windows are in order."""
+    digest: RankDigest
+
+
+def trace_key(slot: ProcessSlot, window: memoryview[int]) -> TraceKey:
+    return trace_path(slot, window[at.NUMBER]), window[at.FROM_NS]
+
+
+def window_trace(slot: ProcessSlot, window: memoryview[int]) -> WindowTrace:
+    """Of this window, not digested yet."""
+    key = trace_key(slot, window)
+    restart, number = slot.words[at.RESTART], at.public_number(window[at.NUMBER])
+    digest = RankDigest(
+        rank=slot.words[at.RANK],
+        restart=restart,
+        window=number,
+        first_step=window[at.FIRST_STEP],
+        steps=window[at.CAPTURED_STEPS],
+        state=FAILED,
+        why="",
+        path=digest_path(key[0]),
+        size_bytes=0,
+        trace_bytes=window[at.BYTES],
+        wall_ns=0,
+        cpu_ns=0,
+        trace=KEPT,
+    )
+    return WindowTrace(key=key, window=(restart, number), digest=digest)
+
+
+def remove_digests(folder: Path, traces: Iterable[str]) -> None:
+    """Of traces that turned out to be no steps of the job."""
+    for trace in traces:
+        path = folder / digest_path(trace)
+        path.unlink(missing_ok=True)
+        for parent in list(path.relative_to(folder).parents)[:-1]:
+            with suppress(OSError):  # others have theirs in it
+                (folder / parent).rmdir()

@@ -6,22 +6,34 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from redline.artifacts import write_atomic
-from redline.capture.digests_record import joined_digests
-from redline.capture.run_record import NAME, RunRecord, read_record, to_json
-from redline.capture.shared_state import DISOWNED, NUMBER, RANK, RESTART, STATE, ProcessSlot
-from redline.capture.supervisor.environment import Position
-from redline.capture.supervisor.folder_name import unused_folder
-from redline.capture.supervisor.rank_records import trace_path
-from redline.capture.supervisor.window_traces import remove_digests
+from redline.capture.run_record import NAME, RunRecord, joined_digests, read_record, to_json
+from redline.capture.shared_state import (
+    BEGIN,
+    DISOWNED,
+    FILLED,
+    NUMBER,
+    RANK,
+    REQUESTED,
+    RESTART,
+    STATE,
+    STEPS,
+    STRIDE,
+    ProcessSlot,
+    SharedState,
+)
+from redline.capture.supervisor.environment import CAPTURE, Position, unused_folder
+from redline.capture.supervisor.rank_records import remove_digests, trace_path
 from redline.errors import InputError, OutputError
 
 _OTHERS_S = 10.0  # that the first rank waits for the records of the others
+_AHEAD_STEPS = 2  # so that all ranks can begin at the same step
+_AHEAD_NS = 750_000_000  # in which every watcher has looked
 
 
 def make_folder(folder: Path, *, fresh: bool, force: bool = False) -> tuple[Path | None, list[str]]:
@@ -160,3 +172,52 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+# Where each rank has a watcher of its own, or each machine, they share nothing but the folder of the run. So the one
+# that takes a request writes the step after which the window begins into a numbered file, which the others look for.
+class Requests:
+    """What this watcher knows of windows that were asked for."""
+
+    def __init__(self, folder: Path, shared: SharedState, slots: Callable[[], Sequence[ProcessSlot]]) -> None:
+        self._folder = folder
+        self._shared = shared
+        self._slots = slots
+        self._known = 0
+
+    def look(self) -> None:
+        """Now and then."""
+        with suppress(OSError):
+            (self._folder / CAPTURE).unlink()  # of several watchers only one succeeds
+            self.ask()
+        self._follow()
+
+    def ask(self) -> None:
+        """For a window, to begin at the same step on all ranks."""
+        begin = max(map(_begin, self._slots()), default=_AHEAD_STEPS)
+        with suppress(OSError), self._numbered(self._known + 1).open("x") as file:
+            file.write(f"{begin}\n")
+        self._follow()
+
+    def _follow(self) -> None:
+        with suppress(OSError, ValueError):  # there is none, or it is being written
+            begin = int(self._numbered(self._known + 1).read_text(encoding="utf-8"))
+            self._known += 1
+            self._shared.job_words[BEGIN] = begin
+            self._shared.job_words[REQUESTED] += 1
+
+    def forget(self) -> None:
+        """The job is over."""
+        for number in range(1, self._known + 1):
+            with suppress(OSError):
+                self._numbered(number).unlink()
+
+    def _numbered(self, number: int) -> Path:
+        return self._folder / f"{CAPTURE}-{number}"
+
+
+def _begin(slot: ProcessSlot) -> int:
+    """A step that no rank has reached before its watcher has heard of it."""
+    filled = slot.words[FILLED]
+    last_ns = slot.entries[2 * (filled - 1)] // slot.words[STRIDE] if filled else 0
+    return slot.words[STEPS] + _AHEAD_STEPS + (_AHEAD_NS // last_ns if last_ns else 0)

@@ -14,13 +14,12 @@ from typing import Any
 
 from redline.artifacts.masking import masked
 from redline.capture import shared_state as at
-from redline.capture.digests_record import DELETED, FAILED, MOST_LISTED, WRITTEN, DigestsRecord, RankDigest
 from redline.capture.process import available_bytes
+from redline.capture.run_record import DELETED, FAILED, MOST_LISTED, WRITTEN, DigestsRecord, RankDigest
 from redline.capture.shared_state import ProcessSlot
-from redline.capture.supervisor.digest_troubles import DigestTroubles, named, why_unfinished
-from redline.capture.supervisor.kept_traces import KeptTraces
+from redline.capture.supervisor.kept_traces import DigestTroubles, KeptTraces, named, why_unfinished
+from redline.capture.supervisor.rank_records import TraceKey, WindowTrace, trace_key, window_trace
 from redline.capture.supervisor.side_process import SideProcess
-from redline.capture.supervisor.window_traces import TraceKey, WindowTrace, trace_key, window_trace
 
 _LOOK_S = 1.0  # from one look at the windows to the next
 _QUIET_S = 900.0  # after this long without a digest, the process that digests is taken for one that hangs

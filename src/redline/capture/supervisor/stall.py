@@ -10,14 +10,14 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
 
 from redline.capture.process import is_alive
 from redline.capture.shared_state import LAST_NS, LEFT, PID, RANK, STACKS_FD, STARTED_NS, STEPS, ProcessSlot
-from redline.capture.supervisor import flight_recorder
 from redline.capture.worker.stacks import STACKS_NAME, STACKS_SIGNAL
 
 _BEFORE_THE_FIRST_STEP = 5  # times longer: compiling and loading may take long
@@ -25,6 +25,10 @@ _ANSWER_S = 1.0  # that a process gets to write its stacks
 _MOST_STACK_BYTES = 1 << 20
 _NS = 1_000_000_000
 _FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)')
+_PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")  # the older name comes second
+_PIPES = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+_OLDER_DEFAULT = "/tmp/nccl_trace_rank_"
+_RECORDERS_ANSWER_S = 2.0  # monitors look at their pipes once a second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +90,14 @@ class StallWatch:
 
 def _stall(slots: Sequence[ProcessSlot], after_s: float, now_ns: int) -> Stall:
     since_s = time.time() - after_s
-    asked = flight_recorder.ask(slot.words[RANK] for slot in slots)
+    asked = ask_recorders(slot.words[RANK] for slot in slots)
     texts = _ask_for_stacks(slots)
     ranks = tuple(_standing(slot, text, now_ns) for slot, text in zip(slots, texts, strict=True))
     return Stall(
         after_s=after_s,
         ranks=ranks,
         held_by=_held_by(ranks),
-        recordings=flight_recorder.recordings(since_s, asked=asked),
+        recordings=recordings(since_s, asked=asked),
     )
 
 
@@ -215,3 +219,42 @@ def _state(pid: int) -> str:
     except OSError:
         return "gone"
     return _STATES.get(text.rpartition(")")[2].split()[0], "gone")
+
+
+# A monitor writes when it gives up, or when somebody writes to a pipe that it listens to, if the user asked for one.
+def ask_recorders(ranks: Iterable[int], environment: Mapping[str, str] = os.environ) -> bool:
+    """Have the monitors of these ranks write; whether any of them listens. It does not touch the job's threads."""
+    asked = False
+    for rank in ranks if environment.get(_PIPES) else ():
+        with suppress(OSError):  # there is no pipe, or nobody listens to it
+            descriptor = os.open(f"{environment[_PIPES]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                asked |= os.write(descriptor, b"1\n") > 0
+            finally:
+                os.close(descriptor)
+    return asked
+
+
+def recordings(since_s: float, *, asked: bool, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Files of recorders that were written since then, by the clock; those that were `asked` for may take a moment."""
+    until_s = time.monotonic() + (_RECORDERS_ANSWER_S if asked else 0.0)
+    while not (paths := _written(since_s, environment)) and time.monotonic() < until_s:
+        time.sleep(0.1)
+    return paths
+
+
+def _written(since_s: float, environment: Mapping[str, str]) -> tuple[str, ...]:
+    paths = set()
+    for prefix in _prefixes(environment):
+        with suppress(OSError):
+            near = prefix.parent.glob(f"{prefix.name}*")
+            paths |= {str(path) for path in near if path.is_file() and path.stat().st_mtime >= since_s}
+    return tuple(sorted(paths))
+
+
+def _prefixes(environment: Mapping[str, str]) -> list[Path]:
+    named = next((environment[name] for name in _PREFIXES if environment.get(name)), None)
+    if named is not None:
+        return [Path(named)]
+    cache = environment.get("XDG_CACHE_HOME") or f"{environment.get('HOME', '/tmp')}/.cache"
+    return [Path(cache) / "torch" / "comm_lib_trace_rank_", Path(_OLDER_DEFAULT)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,8 +22,7 @@ from redline.capture.levers import environment_of_all
 from redline.capture.settings import Settings, environment_for
 from redline.capture.shared_state import LAST_STEP, PID, RANK, STEPS, ProcessSlot, SharedState
 from redline.capture.supervisor.command import Command
-from redline.capture.supervisor.guardian import VARIABLE, Guardian, end_processes, processes_of
-from redline.capture.supervisor.scratch_folder import guarded_folders, make_scratch
+from redline.capture.supervisor.guardian import SCRATCH, VARIABLE, Guardian, end_processes, processes_of
 from redline.capture.supervisor.supervise import facts_of, make_shared_state
 from redline.capture.supervisor.trial_command import TrialCommand
 from redline.errors import InputError, UsageError
@@ -33,6 +34,7 @@ _OFFSPRING = 64  # ranks that a script may start by itself
 _LOG_BYTES = 64 << 10
 _MOST_LETTERS = 300
 _ERROR = re.compile(r"(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*)")
+_COPIED_BYTES = 1 << 20  # of a file at most: logs and tables of results, not data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,3 +215,33 @@ def _children_cpu_s() -> float:
     """Of processes that have been waited for, and of those that they have waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def guarded_folders(command: TrialCommand) -> list[Path]:
+    """Where a job that is started many times must not write: the user's folder, and that of the script."""
+    script = command.folder / command.python.script if command.python else None
+    folders = [command.folder, *([script.parent] if script and script.is_file() else [])]
+    return list(dict.fromkeys(folder.resolve() for folder in folders))
+
+
+@contextmanager
+def make_scratch(original: Path, mark: str = "") -> Iterator[Path]:
+    """Looks like the original folder: small files are copies, which a job may overwrite, all else are links.
+
+    New files go into the new folder, which is removed afterwards.
+    """
+    scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{mark}")).resolve()
+    try:
+        for entry in sorted(original.resolve().iterdir()):
+            if _is_copied(entry):
+                shutil.copy2(entry, scratch / entry.name)
+            else:
+                (scratch / entry.name).symlink_to(entry)
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)  # links are removed, never followed
+
+
+def _is_copied(entry: Path) -> bool:
+    """Modules are links: what is imported must be where it was, for its neighbours and for tracebacks."""
+    return entry.is_file() and entry.suffix != ".py" and entry.stat().st_size <= _COPIED_BYTES

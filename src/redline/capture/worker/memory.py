@@ -8,7 +8,7 @@ import torch
 
 from redline.capture.process import peak_bytes
 from redline.capture.worker.exception_origin import tolerated
-from redline.capture.worker.recording.compress import room_bytes
+from redline.capture.worker.recording.writer import room_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ def begin(text: str) -> None:
 
 def _guard(settings: Settings, context: ProcessContext | None) -> None:
     """Until torch is there, nothing else is told of the process."""
-    from redline.capture.worker.trial.file_guard import guard_files
+    from redline.capture.worker.file_guard import guard_files
 
     def tell(path: str) -> None:
         import json

@@ -18,24 +18,22 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from redline.capture.shared_state import AFTER, BY_OPTIMIZER, COST_NS, KIND, PHASE
 from redline.capture.worker import api, memory
-from redline.capture.worker.compiler import keep_from_compiler
-from redline.capture.worker.counting.calls import ModuleCalls
-from redline.capture.worker.counting.generation import watch_generation
+from redline.capture.worker.counting.calls import ModuleCalls, TrainingThread, keep_from_compiler, watch_generation
 from redline.capture.worker.counting.steps import StepCounter
-from redline.capture.worker.engines.watch_vllm import EngineHooks, watch_vllm
+from redline.capture.worker.engines.engine_log import EngineHooks
+from redline.capture.worker.engines.watch_vllm import watch_vllm
 from redline.capture.worker.exception_origin import NO_ROOM
 from redline.capture.worker.process_context import ProcessContext
 from redline.capture.worker.recording.capture import Capture
 from redline.capture.worker.recording.timed_window import TimedWindow
-from redline.capture.worker.training_thread import TrainingThread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from redline.capture.worker.places.job_places import JobPlaces
-    from redline.capture.worker.trial.trial import JobTrial
+    from redline.capture.worker.job_places import JobPlaces
+    from redline.capture.worker.trial import JobTrial
 
 
 def watch(context: ProcessContext) -> None:
@@ -57,7 +55,7 @@ def watch(context: ProcessContext) -> None:
         capture.safely(memory.record_history)
     trial, places = _trial(context, capture, calls)
     if context.settings.is_file_guarded:
-        from redline.capture.worker.trial.file_guard import guard_torch
+        from redline.capture.worker.file_guard import guard_torch
 
         guard_torch(torch, partial(capture.notes.tell, "wrote"))
 
@@ -93,10 +91,8 @@ def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> tup
     """None where nothing is changed; places only where they are asked for."""
     if not context.settings.on_trial and not context.settings.kept_levers:
         return None, None
-    from redline.capture.worker.levers.call_chain import CallChains
-    from redline.capture.worker.levers.lever import JobView
-    from redline.capture.worker.levers.roots import RootModules
-    from redline.capture.worker.trial.trial import JobTrial
+    from redline.capture.worker.levers.lever import CallChains, JobView, RootModules
+    from redline.capture.worker.trial import JobTrial
 
     roots = RootModules(calls.at_outermost)
     job = JobView(
@@ -109,7 +105,7 @@ def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> tup
     )
     places = None
     if context.settings.places:
-        from redline.capture.worker.places.job_places import JobPlaces
+        from redline.capture.worker.job_places import JobPlaces
 
         places = JobPlaces(context, capture.notes.tell, capture.safely)
         capture.safely(partial(places.install, job))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from redline.capture.captured import TIMED
-from redline.capture.digests_record import DigestsRecord
+from redline.capture.run_record import DigestsRecord
 from redline.report import counted_nouns
 from redline.report.language import _, clauses, listed, marked, ngettext, translate_rendered
 from redline.report.run.screen import NoteSeen, RunLever, RunScreen, SlowRank, WindowSeen

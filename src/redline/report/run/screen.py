@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from statistics import median, median_low
 from typing import Any
 
-from redline.capture.digests_record import DigestsRecord
-from redline.capture.run_record import CAPTURED, RankRecord, RunRecord, WindowRecord
+from redline.capture.run_record import CAPTURED, DigestsRecord, RankRecord, RunRecord, WindowRecord
 
 MOST_SLOW = 3  # ranks that are named
 MOST_WINDOWS = 3  # the newest

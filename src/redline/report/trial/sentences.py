@@ -7,10 +7,9 @@ from redline.report.compare.sentences import signed
 from redline.report.language import _, listed, ngettext, sentences
 from redline.report.text_parts import percent
 from redline.report.trial.numbers_sentences import numbers_sentence, numbers_sentences
-from redline.trials.decision import USUAL_PAIRS, TrialVerdict
-from redline.trials.machine_load import BUSY
 from redline.trials.numbers.check import NumbersResult
-from redline.trials.paired_sequence import PairedEstimate
+from redline.trials.paired_sequence import USUAL_PAIRS, PairedEstimate, TrialVerdict
+from redline.trials.trial_pairs import BUSY
 from redline.trials.trial_result import Stopped, Timed, TrialResult
 from redline.units import format_ns
 

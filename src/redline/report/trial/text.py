@@ -14,8 +14,8 @@ from redline.report.trial.sentences import (
     times_sentence,
     verdict_sentence,
 )
-from redline.trials.decision import TrialVerdict
 from redline.trials.numbers.check import NumbersResult
+from redline.trials.paired_sequence import TrialVerdict
 from redline.trials.trial_result import TrialResult
 
 _LABEL_WIDTH = 10

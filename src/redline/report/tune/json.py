@@ -10,7 +10,7 @@ from redline.report.tune.ladder import LadderRow, LadderRows, MeasuredChange, la
 from redline.report.tune.next_steps import next_steps
 from redline.report.tune.rejection_messages import evidence
 from redline.report.tune.sentences import doubts, effort_sentence, headline, memory_sentence
-from redline.trials.memory_trial import MemoryTrial
+from redline.trials.trial_jobs import MemoryTrial
 from redline.trials.trial_record import to_record
 from redline.tuning.tune_result import Rejected, Rung, TuneResult
 

@@ -7,8 +7,8 @@ from math import exp, expm1, inf, isfinite, log1p, prod, sqrt
 from statistics import median
 
 from redline.numerics import Numerics
-from redline.trials.decision import TrialVerdict
-from redline.trials.memory_trial import MemoryTrial
+from redline.trials.paired_sequence import TrialVerdict
+from redline.trials.trial_jobs import MemoryTrial
 from redline.trials.trial_result import Stopped, Timed, TrialResult
 from redline.tuning.measurements import work_of
 from redline.tuning.tune_result import Objective, Rung, TuneResult

@@ -9,8 +9,13 @@ from statistics import fmean, median
 
 from redline.capture.number_check import ACTIVATION, GRADIENT, KINDS, LOSS, MOVEMENT, START, UNCLIPPED
 from redline.numerics import Numerics
-from redline.trials.numbers.differences import RunDifferences, SkippedTensor, TensorDifference, compare_runs
-from redline.trials.numbers.floors import NumberFloors
+from redline.trials.numbers.differences import (
+    NumberFloors,
+    RunDifferences,
+    SkippedTensor,
+    TensorDifference,
+    compare_runs,
+)
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey
 
 LIMIT = 4.0  # times the floor

@@ -15,7 +15,7 @@ from redline.capture.supervisor.trial_command import TrialCommand
 from redline.capture.supervisor.trial_job import start_trial
 from redline.errors import InputError
 from redline.numerics import Numerics
-from redline.trials.numbers.floors import (
+from redline.trials.numbers.differences import (
     PERTURBATION,
     PERTURBED_RUNS,
     SUM_PERTURBATION,

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.capture.supervisor.environment import Position, position
-from redline.capture.supervisor.folder_name import choose
+from redline.capture.supervisor.environment import Position, choose, position
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.capture.supervisor.flight_recorder import ask, recordings
+from redline.capture.supervisor.stall import ask_recorders, recordings
 
 PIPES = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 
@@ -52,7 +52,7 @@ def test_a_monitor_that_listens_is_asked(tmp_path: Path) -> None:
     known = {PIPES: str(tmp_path / "pipe_"), "TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "trace_")}
     since_s = time.time() - 1
     try:
-        assert ask([0, 1], known)  # rank 0 has no pipe
+        assert ask_recorders([0, 1], known)  # rank 0 has no pipe
         assert recordings(since_s, asked=True, environment=known) == (str(trace),)
     finally:
         thread.join()
@@ -61,5 +61,5 @@ def test_a_monitor_that_listens_is_asked(tmp_path: Path) -> None:
 
 def test_nobody_is_asked_where_nobody_listens(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe_0.pipe")
-    assert not ask([0], {})
-    assert not ask([0, 1], {PIPES: str(tmp_path / "pipe_")})
+    assert not ask_recorders([0], {})
+    assert not ask_recorders([0, 1], {PIPES: str(tmp_path / "pipe_")})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from redline.capture.shared_state import BEGIN, FILLED, PID, REQUESTED, STEPS, SharedState
-from redline.capture.supervisor.requests import Requests
+from redline.capture.supervisor.run_folder import Requests
 
 
 @pytest.fixture

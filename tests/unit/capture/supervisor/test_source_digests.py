@@ -13,18 +13,17 @@ from pathlib import Path
 import pytest
 
 from redline.capture import shared_state as at
-from redline.capture.digests_record import DigestsRecord, RankDigest, joined_digests
 from redline.capture.process import is_alive
+from redline.capture.run_record import DigestsRecord, RankDigest, joined_digests
 from redline.capture.settings import Settings
 from redline.capture.shared_state import ProcessSlot, SharedState
 from redline.capture.supervisor import side_process, source_digests
 from redline.capture.supervisor.command import command
-from redline.capture.supervisor.digest_troubles import DigestTroubles
-from redline.capture.supervisor.kept_traces import KeptTraces
+from redline.capture.supervisor.kept_traces import DigestTroubles, KeptTraces
+from redline.capture.supervisor.rank_records import remove_digests, window_trace
 from redline.capture.supervisor.side_process import SideProcess
 from redline.capture.supervisor.source_digests import DigestPlan, SourceDigests
 from redline.capture.supervisor.supervise import Supervisor
-from redline.capture.supervisor.window_traces import remove_digests, window_trace
 from redline.ledger.rank.digest_file import load_digest
 from redline.verbs.digest_child import digest_program
 from tests.support.command_line import ROOT

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from redline.capture.digests_record import DigestsRecord
-from redline.capture.run_record import RunRecord
+from redline.capture.run_record import DigestsRecord, RunRecord
 from redline.capture.supervisor.stall import Stall, Standing
 from redline.report.display import PLAIN_COLUMNS, Display, displaying
 from redline.report.language import speaking

@@ -11,9 +11,8 @@ import torch
 
 from redline.errors import InputError
 from redline.numerics import Numerics
-from redline.trials.numbers.check import NumbersResult, check_source
-from redline.trials.numbers.floors import PERTURBATION, NumberFloors, floors_of
-from redline.trials.numbers.kept_runs import check_kept
+from redline.trials.numbers.check import NumbersResult, check_kept, check_source
+from redline.trials.numbers.differences import PERTURBATION, NumberFloors, floors_of
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey
 from tests.support.made_numbers import Values, all_off, key, model, off, run, tensor
 from tests.support.recorded_numbers import FACTS, recorded

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from redline.numerics import Numerics
-from redline.trials.numbers.floors import NumberFloors, floors_of
+from redline.trials.numbers.differences import NumberFloors, floors_of
 from redline.trials.numbers.judgement import NumbersJudgement, judge
 from redline.trials.numbers.run_numbers import RunNumbers, TensorKey
 from tests.support.made_numbers import Values, all_off, key, model, off, run, tensor

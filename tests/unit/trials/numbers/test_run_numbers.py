@@ -9,9 +9,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from redline.capture.worker.numbers.local_part import LocalPart
-from redline.capture.worker.numbers.recording import NumbersRecording
-from redline.capture.worker.numbers.sketch import add_to_sketch
+from redline.capture.worker.numbers.recording import LocalPart, NumbersRecording, add_to_sketch
 from redline.errors import InputError
 from redline.trials.numbers.run_numbers import TensorKey, read_run
 from tests.support.recorded_numbers import FACTS, recorded

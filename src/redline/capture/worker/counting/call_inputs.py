@@ -6,12 +6,15 @@ being used for another: two equal addresses are one storage.
 
 from __future__ import annotations
 
+import sys
+from inspect import CO_OPTIMIZED
+
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import FrameType
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -31,6 +34,7 @@ _TIMESTEPS = (
 )  # as denoisers call it
 _COMPILED = "OptimizedModule"  # what torch.compile makes of a module
 _MOST_WRAPPERS = 8  # of a method
+_OWN_REFERENCES = 3  # references: of the frame, of the name here, and of the call that counts them
 
 
 class TensorState:
@@ -56,8 +60,6 @@ class TensorState:
 
 def arguments_of(frame: FrameType) -> Iterator[object]:
     """What a module is called with; `frame` is that of `Module._wrapped_call_impl`."""
-    from redline.capture.worker.places.frame_locals import locals_of  # which training does without
-
     known = locals_of(frame)
     yield from known["args"]  # type: ignore[misc]
     yield from known["kwargs"].values()  # type: ignore[attr-defined]
@@ -139,3 +141,17 @@ def takes_timestep(module: torch.nn.Module) -> bool:
         return False
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return any(name in _TIMESTEPS for name in names)
+
+
+def locals_of(frame: FrameType) -> Mapping[str, object]:
+    """Before Python 3.13, whoever asks a frame for them leaves a copy there, which would hold tensors of a step.
+
+    That copy is emptied again, unless the script holds it: `locals()` gives the same one.
+    """
+    if not frame.f_code.co_flags & CO_OPTIMIZED:  # those of a module or class are its own
+        return frame.f_locals
+    copy = frame.f_locals
+    values = dict(copy)
+    if type(copy) is dict and sys.getrefcount(copy) <= _OWN_REFERENCES:
+        copy.clear()
+    return values

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sys
-from _thread import get_ident
+from _thread import _local, get_ident
+from contextlib import suppress
 from functools import partial
 from weakref import ref
 
 import torch
 from torch.optim.optimizer import Optimizer
 
+from redline.capture.worker.after_import import AfterImport
 from redline.capture.worker.counting.call_inputs import StepParts, takes_timestep, tensors_of
 from redline.capture.worker.exception_origin import NO_ROOM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import FrameType, ModuleType
+    from typing import Any
 
     from redline.capture.worker.counting.steps import StepCounter
-    from redline.capture.worker.training_thread import TrainingThread
 
 _CALLS_TO_CHOOSE = 4  # outermost calls after which the module is chosen whose calls are the steps
 _CALLS_OF_OTHERS = 16  # of one class, without a call of the one that is chosen, or without any that is called twice
@@ -27,6 +29,9 @@ _MOST_KINDS = 8  # of outermost modules
 _CALLS_BEFORE_DENOISER = 64  # of text encoders and autoencoders, where a library of denoisers is imported
 _DENOISERS = "diffusers"
 _CALLS_WITH_GRADIENTS = 64  # beside an optimizer that does not step: then it is no training that accumulates
+_MODULE, _CLASS = "transformers.generation.utils", "GenerationMixin"
+_READ_AFTER_EACH_TOKEN = "_update_model_kwargs_for_generation"
+_COMPILED = "_compiled_call"  # of a model that `generate` has compiled
 
 
 class ModuleCalls:
@@ -330,3 +335,81 @@ class _Called:
     def __reduce__(self) -> tuple[type, tuple[()]]:
         """A class that is pickled by value goes without us: as None, which was here before."""
         return type(None), ()
+
+
+class _AtEnd:
+    """Lives as long as the thread in whose storage it is; the thread itself lets go of it, as the last it does."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def __del__(self) -> None:
+        self._then()
+
+
+class TrainingThread:
+    """The one that imports torch, until an optimizer steps in another, and if that ends, in a third.
+
+    In processes that the script forks, there is none.
+    """
+
+    def __init__(self) -> None:
+        self.thread = self._first = get_ident()
+        self._storage = _local()
+
+    def move(self, ended: Callable[[], None]) -> None:
+        """To the thread that trains: Ray Train and others do that beside the main thread. Tell when it ends."""
+
+        def end() -> None:
+            ended()
+            self.leave()
+
+        if self.thread != get_ident():
+            self.thread = get_ident()
+            if self.thread != self._first:
+                self._storage.at_end = _AtEnd(end)
+
+    def leave(self) -> None:
+        self.thread = 0
+
+
+# Tokens of transformers' `generate` whose model runs compiled, as it compiles the model by itself where its cache is
+# static and the device is a GPU. After each token it reads one of its own methods, which becomes a descriptor that
+# notes the time: no frame of ours is under the script's code.
+def watch_generation(token_ended: Callable[[torch.nn.Module], None], safely: Callable[[Any], None]) -> None:
+    """Tell of each token of a compiled model, with the model; of all others nothing is told."""
+
+    def loaded(module: ModuleType) -> None:
+        kind = getattr(module, _CLASS, None)
+        method = vars(kind).get(_READ_AFTER_EACH_TOKEN) if kind is not None else None
+        if callable(method):
+            setattr(kind, _READ_AFTER_EACH_TOKEN, _ReadAfterToken(method, token_ended))
+
+    AfterImport({_MODULE: lambda module: safely(lambda: loaded(module))})
+
+
+class _ReadAfterToken:
+    """A method that tells when it is looked up on a model, and is otherwise what it was."""
+
+    def __init__(self, method: Any, token_ended: Callable[[torch.nn.Module], None]) -> None:
+        self._method = method
+        self._token_ended = token_ended
+
+    def __get__(self, model: Any, kind: type | None = None) -> object:
+        try:
+            if model is not None and _COMPILED in model.__dict__:
+                self._token_ended(model)
+        except NO_ROOM:
+            pass
+        return self._method.__get__(model, kind)
+
+
+def keep_from_compiler(function: Any) -> None:
+    """torch.compile neither traces nor compiles it; `torch.compiler.disable` does that too, but is slow to import."""
+    function._torchdynamo_disable = True
+    function._torchdynamo_disable_msg = None
+    function._torchdynamo_disable_recursive = True
+    with suppress(AttributeError):  # in versions of torch that call it otherwise
+        frames = torch._C._dynamo.eval_frame
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))

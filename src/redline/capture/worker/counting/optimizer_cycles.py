@@ -69,6 +69,16 @@ class OptimizerCycles:
     form a cycle, and a step is one pass through it. Those that are new, or come back, are newcomers at first. If a
     member of the cycle steps next, they belong to it. If newcomers step again before a member does, they have taken
     over: the next fold, the model after its layers were unfrozen.
+
+    Two optimizers, 1 and 2, as in adversarial training. What each call of `stepped` gives, with times t1, t2, ...:
+
+        optimizer   1    2    1      2      1    2
+        at          t1   t2   t3     t4     t5   t6
+        gives       ()   ()   (t2,)  (t4,)  ()   (t6,)
+
+    At t3, optimizer 1 steps again: the first cycle was 1 and 2, and ended at t2. From then on, 2 closes each at once.
+    With one optimizer and a late second one, 1 1 2 1 2: it gives (), (t1, t2), (), and at t4, when the member 1 follows
+    the newcomer 2, (t3,) with `regrouped`: 1 1 2 was one step, and what was counted before is forgotten.
     """
 
     def __init__(self) -> None:

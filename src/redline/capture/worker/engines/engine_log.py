@@ -1,21 +1,37 @@
-"""The log of an engine's process: one line of JSON per record, appended to a file by a thread of its own."""
+"""What watchers of serving engines share: their log, a line of JSON per record, and how they hear of calls."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from _thread import start_new_thread
+from typing import NamedTuple
 
-from redline.capture.worker.exception_origin import tolerated
+from redline.capture.worker.exception_origin import pass_on, tolerated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import FrameType
+    from typing import Any
+
+    ReadTold = Callable[[Any, FrameType], None]  # the object, and the frame that reads the function
 
 EVERY_S = 0.25  # from one write to the next: what a process that is killed loses at most
 MOST_BYTES = 1 << 30  # of a file; what comes then is dropped
 MOST_WAITING = 200_000  # records in memory, where the file system hangs
+
+
+class EngineHooks(NamedTuple):
+    """What the rest of watching and the watcher of an engine tell each other, in this process."""
+
+    step_ended: Callable[[], None]
+    load_told: Callable[[int, int], None]  # requests that run, and that wait, as a step begins
+    cost_ns: Callable[[], int]  # that windows have taken so far
+    no_timed_window: Callable[[], None]
+    safely: Callable[[Callable[[], None]], None]
 
 
 class EngineLog:
@@ -70,3 +86,31 @@ class EngineLog:
                         written += file.write(text)
                 time.sleep(EVERY_S)
         self._folder = ""
+
+
+class ToldRead:
+    """Stands in a class for a function of it. Whoever reads it from an object gets the function, and that is told."""
+
+    def __init__(self, plain: Any, told: ReadTold) -> None:
+        self._plain = plain
+        self._told = told
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is not None:
+            try:
+                self._told(instance, sys._getframe(1))
+            except BaseException as error:  # noqa: BLE001 (the engine goes on, and this is not recorded)
+                pass_on(error)
+        return self._plain.__get__(instance, owner)
+
+
+def tell_reads(owner: type, name: str, told: ReadTold) -> bool:
+    """Whether the class, or one that it inherits from, has such a function."""
+    for one in owner.__mro__:
+        plain = one.__dict__.get(name)
+        if isinstance(plain, ToldRead):
+            return True
+        if plain is not None:
+            setattr(one, name, ToldRead(plain, told))
+            return True
+    return False

@@ -11,22 +11,31 @@ import sys
 from time import monotonic_ns
 
 from redline.capture.process import has_bf16_units
-from redline.capture.worker.engines.reads import tell_reads
-from redline.capture.worker.engines.request_facts import PREFIX_TOKENS, asks_of, prefix_numbers
+from redline.capture.worker.engines.engine_log import tell_reads
 from redline.capture.worker.exception_origin import pass_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType, ModuleType
     from typing import Any
 
-    from redline.capture.worker.engines.engine_log import EngineLog
-    from redline.capture.worker.engines.watch_vllm import EngineHooks
+    from redline.capture.worker.engines.engine_log import EngineHooks, EngineLog
 
 _DRAFTS = "scheduled_spec_decode_tokens"
 _FORWARD = "gpu_model_runner: forward"
 _WINDOW = "redline: window"
 _MOST_OPEN = 64  # steps that were begun and not ended: more are of an engine that gave them up
+PREFIX_TOKENS = 64  # that one number stands for
+MOST_PREFIXES = 64  # of a prompt
+# A name for it, the attributes of SamplingParams, and what they are where nobody asks.
+_ASKS: tuple[tuple[str, tuple[str, ...], tuple[Any, ...]], ...] = (
+    ("logprobs", ("logprobs", "prompt_logprobs"), (None,)),
+    ("penalties", ("presence_penalty", "frequency_penalty", "repetition_penalty"), (0, 1)),
+    ("filters", ("top_k", "top_p", "min_p"), (0, 1, -1)),
+    ("structure", ("structured_outputs",), (None,)),
+    ("biases", ("logit_bias", "allowed_token_ids", "bad_words"), (None, [], {})),
+)
 
 
 class VllmEngine:
@@ -277,3 +286,25 @@ def _is_figure(value: object) -> bool:
 
 def _plain(value: object) -> object:
     return value if _is_figure(value) or value is None else str(value)
+
+
+def asks_of(params: Any) -> list[str]:
+    """Names of what makes the choice of a token dearer."""
+    return [
+        name
+        for name, attributes, unasked in _ASKS
+        if params is not None and any(getattr(params, one, unasked[0]) not in unasked for one in attributes)
+    ]
+
+
+def prefix_numbers(tokens: Sequence[int] | None) -> list[int]:
+    """One for each whole block at the beginning of a prompt, made of all tokens up to its end.
+
+    Hashes of integers are the same in every process. They do not give a prompt away, but a guess can be checked.
+    """
+    numbers: list[int] = []
+    known = 0
+    for start in range(0, min(len(tokens or ()), PREFIX_TOKENS * MOST_PREFIXES) - PREFIX_TOKENS + 1, PREFIX_TOKENS):
+        known = hash((known, *(tokens or ())[start : start + PREFIX_TOKENS]))
+        numbers.append(known)
+    return numbers

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from redline.capture.worker.after_import import AfterImport
+from redline.capture.worker.engines.engine_log import EngineHooks, EngineLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,16 +12,6 @@ if TYPE_CHECKING:
 
     from redline.capture.worker.engines.vllm_engine import VllmEngine
     from redline.capture.worker.engines.vllm_server import VllmServer
-
-
-class EngineHooks(NamedTuple):
-    """What the rest of watching and the watcher of an engine tell each other, in this process."""
-
-    step_ended: Callable[[], None]
-    load_told: Callable[[int, int], None]  # requests that run, and that wait, as a step begins
-    cost_ns: Callable[[], int]  # that windows have taken so far
-    no_timed_window: Callable[[], None]
-    safely: Callable[[Callable[[], None]], None]
 
 
 def watch_vllm(folder: str, hooks: EngineHooks) -> None:
@@ -60,16 +49,13 @@ class _Parts:
         self._server: VllmServer | None = None
 
     def engine(self) -> VllmEngine:
-        from redline.capture.worker.engines.engine_log import EngineLog
         from redline.capture.worker.engines.vllm_engine import VllmEngine
 
         self._engine = self._engine or VllmEngine(EngineLog(self._folder, "engine"), self._hooks)
         return self._engine
 
     def server(self) -> VllmServer:
-        from redline.capture.worker.engines.engine_log import EngineLog
-        from redline.capture.worker.engines.vllm_metrics import VllmMetrics
-        from redline.capture.worker.engines.vllm_server import VllmServer
+        from redline.capture.worker.engines.vllm_server import VllmMetrics, VllmServer
 
         self._server = self._server or VllmServer(EngineLog(self._folder, "server", VllmMetrics().record))
         return self._server

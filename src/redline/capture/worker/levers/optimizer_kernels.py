@@ -1,12 +1,14 @@
-"""Levers `fused`, `foreach` and `capturable`: how optimizers of torch.optim update their parameters."""
+"""Levers on optimizers: `fused`, `foreach`, `capturable`, `clip-foreach` and `zero-grad-none`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from weakref import WeakKeyDictionary, ref
 
 import torch
+from torch.nn.utils import clip_grad
 from torch.optim.optimizer import (
     Optimizer,
     _default_to_fused_or_foreach,
@@ -16,17 +18,23 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils._foreach_utils import _has_foreach_support
 
-from redline.capture.worker.compiler import keep_from_compiler
-from redline.capture.worker.levers.lever import JobView, LeverEffect
+from redline.capture.worker.counting.calls import keep_from_compiler
+from redline.capture.worker.levers.lever import JobLever, JobView, LeverEffect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    from redline.capture.levers import Lever
 
 _KERNELS = ("fused", "foreach")  # of which one is on at a time
 _ON_DEVICE = ("fused", "capturable")  # they have the count of steps on the device
 _set_by: WeakKeyDictionary[Optimizer, str] = WeakKeyDictionary()  # the lever that has chosen its kernels
+_OF_GRADIENTS = "get_total_norm"  # is given gradients, the others parameters
+_CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", _OF_GRADIENTS)
 
 
 @dataclass
@@ -42,13 +50,13 @@ class _Known:
     has_sparse: bool | None = None  # gradients; None until it has stepped with some
 
 
-class OptimizerKernels:
+class OptimizerKernels(JobLever):
     """Sets a flag of the groups of parameters before an optimizer steps, and sets it back as the script had it."""
 
-    def __init__(self, flag: str) -> None:
-        self._flag = flag
+    def __init__(self, lever: Lever) -> None:
+        super().__init__(lever)
+        self._flag = flag = lever.kind.name
         self._flags = _KERNELS if flag in _KERNELS else (flag,)  # that are set together
-        self._is_on = False
         self._known: dict[int, _Known] = {}
 
     def install(self, job: JobView) -> None:
@@ -64,12 +72,10 @@ class OptimizerKernels:
         register_optimizer_step_pre_hook(before)
         register_optimizer_step_post_hook(after)
 
-    def switch(self, on: bool) -> None:
+    def forget(self) -> None:
         """Each optimizer is changed when it steps next, in the thread in which it does."""
-        self._is_on = on
         for known in self._known.values():
-            if on:
-                known.took, known.why_not = False, ""
+            known.took, known.why_not = False, ""
 
     def took(self) -> LeverEffect:
         took = sorted({known.name for known in self._known.values() if known.took})
@@ -189,3 +195,95 @@ def _why_not_foreach(groups: list[dict[str, Any]]) -> str:
     if len(defaults) == len(groups) and all(is_default):
         return "uses foreach by default here"
     return ""
+
+
+class ForeachClipping(JobLever):
+    """Where the script says `foreach=False`; torch's own default is to do so where it can."""
+
+    def __init__(self, lever: Lever) -> None:
+        super().__init__(lever)
+        self.forget()
+
+    def install(self, job: JobView) -> None:
+        for name in _CLIPPING:
+            plain = getattr(clip_grad, name, None)
+            if plain is not None:
+                clip = self._wrapped(plain)
+                setattr(clip_grad, name, clip)
+                setattr(torch.nn.utils, name, clip)
+
+    def forget(self) -> None:
+        self._changed, self._why_not = 0, ""
+
+    def took(self) -> LeverEffect:
+        if self._changed:
+            return LeverEffect(True, "gradients are clipped all at a time")
+        return LeverEffect(False, self._why_not or "no function of torch has clipped gradients")
+
+    def _wrapped(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        known = signature(plain)
+
+        @wraps(plain)
+        def clip(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_on or torch.compiler.is_compiling():
+                return plain(*args, **kwargs)
+            try:
+                arguments = known.bind(*args, **kwargs).arguments
+            except TypeError:  # the script has it wrong, and shall hear it from torch
+                return plain(*args, **kwargs)
+            first = next(iter(known.parameters))
+            given = arguments[first]
+            arguments[first] = given if isinstance(given, torch.Tensor) else list(given)
+            if self._may_change(plain.__name__, arguments[first], arguments.get("foreach")):
+                arguments["foreach"] = True
+                self._changed += 1
+            return plain(**arguments)
+
+        return clip
+
+    def _may_change(self, name: str, given: torch.Tensor | list[torch.Tensor], foreach: bool | None) -> bool:
+        tensors = [given] if isinstance(given, torch.Tensor) else given
+        if name != _OF_GRADIENTS:
+            tensors = [parameter.grad for parameter in tensors if parameter.grad is not None]
+        devices = {tensor.device for tensor in tensors}
+        if foreach is not False:
+            self._why_not = "the script leaves it to torch, which does so where it can"
+        elif not all(_has_foreach_support(_on(tensors, device), device) for device in devices):
+            self._why_not = "torch cannot do so for these devices or classes of tensors"
+        elif tensors:
+            return True
+        return False
+
+
+def _on(tensors: list[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+    return [tensor for tensor in tensors if tensor.device == device]
+
+
+class ZeroGradToNone(JobLever):
+    """`zero_grad` of optimizers and modules, however it is called."""
+
+    def __init__(self, lever: Lever) -> None:
+        super().__init__(lever)
+        self.forget()
+
+    def install(self, job: JobView) -> None:
+        Optimizer.zero_grad = self._wrapped(Optimizer.zero_grad)  # type: ignore[method-assign]
+        torch.nn.Module.zero_grad = self._wrapped(torch.nn.Module.zero_grad)  # type: ignore[method-assign]
+
+    def forget(self) -> None:
+        self._changed = self._calls = 0
+
+    def took(self) -> LeverEffect:
+        if self._changed:
+            return LeverEffect(True, "zero_grad(set_to_none=False) drops gradients")
+        return LeverEffect(False, "gradients are dropped already" if self._calls else "zero_grad was not called")
+
+    def _wrapped(self, plain: Callable[..., None]) -> Any:
+        @wraps(plain)
+        def zero_grad(owner: Any, set_to_none: bool = True) -> None:
+            if self._is_on:
+                self._calls += 1
+                self._changed += not set_to_none
+            plain(owner, set_to_none=set_to_none or self._is_on)
+
+        return zero_grad

@@ -7,9 +7,8 @@ import torch
 from redline.capture.number_check import ACTIVATION, CALLS_PER_STEP, DROPOUT, INPUT, START
 from redline.capture.worker.counting.calls import is_optimizer_made
 from redline.capture.worker.numbers import repeatable
-from redline.capture.worker.numbers.dropout import OTHER_MASK, DropoutSwitch, without_dropout
-from redline.capture.worker.numbers.module_calls import NamedCalls, OpenCall, wrap_calls
-from redline.capture.worker.numbers.sketch import tensors_in
+from redline.capture.worker.numbers.module_names import NamedCalls, OpenCall, wrap_calls
+from redline.capture.worker.numbers.recording import tensors_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +18,11 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from redline.capture.worker.numbers.module_names import ModuleNames
-    from redline.capture.worker.numbers.numbers_state import NumbersState
-    from redline.capture.worker.numbers.perturbation import Perturbation
+    from redline.capture.worker.numbers.recording import NumbersState
+    from redline.capture.worker.numbers.repeatable import Perturbation
+
+_DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+OTHER_MASK = 1.0  # is added to the probability
 
 
 class ModuleOutputs:
@@ -113,3 +115,71 @@ class ModuleOutputs:
         with self._state.guarded():
             value = torch.tensor([probability + (OTHER_MASK if in_backward else 0.0)], device="cpu")
             self._state.add(DROPOUT, name, value, summed=True)
+
+
+# So a dropout that is on in evaluation, has another probability, or another mask when checkpointing computes again, is
+# still seen, while an implementation with other random numbers is not taken for a mistake.
+class DropoutSwitch:
+    """Tells `told` the probability of each dropout that would be applied; 0 where a module is not training."""
+
+    def __init__(self, told: Callable[[float, bool], None]) -> None:
+        self._told = told
+        self._restored_in = -1  # the backward pass in which the state of the generator was last put back
+        functional: Any = torch.nn.functional
+        for name in _DROPOUTS:
+            setattr(functional, name, self._without(getattr(functional, name)))
+        self._switch_dropout_of_torch()
+        self._switch_attention(functional)
+        self._watch_generator()
+
+    def _tell(self, probability: float) -> None:
+        if torch.compiler.is_compiling():
+            return
+        backward_pass = torch._C._current_graph_task_id()
+        self._told(float(probability), backward_pass not in (-1, self._restored_in))
+
+    def _without(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
+            self._tell(p if training else 0.0)
+            if training and p and not torch.compiler.is_compiling():
+                return input * torch.ones_like(input)  # kept for the backward pass, as a mask is: it is computed again
+            return plain(input, p, False, inplace)
+
+        return dropout
+
+    def _switch_dropout_of_torch(self) -> None:
+        plain = torch.dropout
+
+        def dropout(input: Any, p: float, train: bool) -> Any:  # noqa: A002 (as torch names it)
+            self._tell(p if train else 0.0)
+            return plain(input, p, False)
+
+        torch.dropout = dropout
+
+    def _switch_attention(self, functional: Any) -> None:
+        plain = functional.scaled_dot_product_attention
+
+        def attention(
+            query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *more: Any, **named: Any
+        ) -> Any:
+            self._tell(dropout_p)
+            return plain(query, key, value, attn_mask, 0.0, *more, **named)
+
+        functional.scaled_dot_product_attention = attention
+
+    def _watch_generator(self) -> None:
+        """Checkpointing puts it back before it computes again, unless it was told not to."""
+        plain = torch.set_rng_state
+
+        def set_rng_state(new_state: Any) -> None:
+            self._restored_in = torch._C._current_graph_task_id()
+            plain(new_state)
+
+        torch.set_rng_state = torch.random.set_rng_state = set_rng_state
+
+
+def without_dropout(root: Module) -> None:
+    """Recurrent modules hand their probability to code in C."""
+    for module in root.modules():
+        if isinstance(module, torch.nn.RNNBase) and module.dropout:
+            module.dropout = 0.0

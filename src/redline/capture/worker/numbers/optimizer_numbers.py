@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import wraps
+
+import torch
 from torch.amp.grad_scaler import GradScaler
+from torch.nn.utils import clip_grad
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from redline.capture.number_check import GRADIENT, MOVEMENT, START, UNCLIPPED
-from redline.capture.worker.compiler import keep_from_compiler
-from redline.capture.worker.numbers.clipping import watch_clipping
+from redline.capture.worker.counting.calls import keep_from_compiler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim.optimizer import Optimizer
 
-    from redline.capture.worker.numbers.module_calls import NamedCalls
-    from redline.capture.worker.numbers.module_names import ModuleNames
-    from redline.capture.worker.numbers.numbers_state import NumbersState
+    from redline.capture.worker.numbers.module_names import ModuleNames, NamedCalls
+    from redline.capture.worker.numbers.recording import NumbersState
+
+_CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
 
 
 class OptimizerNumbers:
@@ -138,3 +142,24 @@ class OptimizerNumbers:
             known.append((self._calls.order.get(owner, len(self._calls.order)), name, parameter))
         known.sort(key=lambda entry: entry[0])
         return [(name, parameter) for _, name, parameter in known]
+
+
+def watch_clipping(about_to_clip: Callable[[list[Tensor]], None]) -> None:
+    """Call it with the parameters before any of torch's functions clips their gradients."""
+    for name in _CLIPPING:
+        plain = getattr(clip_grad, name, None)
+        if plain is not None:
+            watched = _watched(plain, about_to_clip)
+            setattr(clip_grad, name, watched)
+            setattr(torch.nn.utils, name, watched)
+
+
+def _watched(plain: Callable[..., Any], about_to_clip: Callable[[list[Tensor]], None]) -> Callable[..., Any]:
+    @wraps(plain)
+    def watched(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)  # it may be a generator
+        if not torch.compiler.is_compiling():
+            about_to_clip(listed)
+        return plain(listed, *args, **kwargs)
+
+    return watched

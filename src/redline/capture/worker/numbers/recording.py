@@ -1,24 +1,36 @@
-"""The tensors of a run as sketches, by step, kind and name; and the file that they are written to."""
+"""The tensors of a run as sketches, by step, kind and name; where the recording stands; and the file of it."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
 from array import array
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
 
 import torch
 
 from redline.capture.number_check import FILE_ENDING, FILE_KIND, FILE_SCHEMA, SKETCH_SIZE
-from redline.capture.worker.numbers.local_part import local_part
-from redline.capture.worker.numbers.sketch import PartialSketch, add_to_sketch
+from redline.capture.worker.exception_origin import pass_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from torch import Tensor
+
+    from redline.capture.number_check import NumberCheck
+    from redline.capture.worker.process_context import ProcessContext
+
+_CHUNK = 1 << 16  # elements that are worked on at a time
+_KEPT_CHUNKS = 32
+_FACTORS = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # odd, half of their bits set
+_MOST_LETTERS = 300
 
 
 @dataclass
@@ -111,3 +123,207 @@ def _count(shape: list[int] | tuple[int, ...]) -> int:
     for size in shape:
         count *= size
     return count
+
+
+# The sketch is linear: sketch(a) - sketch(b) = sketch(a - b), so two runs that never met can be compared where their
+# norms agree to the last digit. Each element is added to, or taken from, one of 256 sums, which one its index decides.
+# So parts of a tensor are sketched apart, by the index that their elements have in the whole, and their sketches add
+# up. The first 256 elements have a sum of their own each: a small tensor is kept whole.
+@dataclass
+class PartialSketch:
+    """What was added up of one tensor, or of a part of it."""
+
+    sums: Tensor  # those that are added, and then those that are taken away
+    square_sum: float = 0.0
+    elements: int = 0
+    non_finite: int = 0
+
+    @classmethod
+    def empty(cls) -> PartialSketch:
+        with torch.inference_mode(False):  # in which the script may call a module, and add to it later outside
+            return cls(torch.zeros(2 * SKETCH_SIZE, dtype=torch.float64, device="cpu"))
+
+    def numbers(self) -> list[float]:
+        folded: list[float] = (self.sums[:SKETCH_SIZE] - self.sums[SKETCH_SIZE:]).tolist()
+        return folded
+
+
+def add_to_sketch(sketch: PartialSketch, values: Tensor, index: Tensor | None, offset: int) -> bytes:
+    """Add a tensor, whose elements have this index in the whole, else follow one another; gives a hash of its bits."""
+    digest = blake2b(digest_size=16)
+    flat = values.detach().contiguous().reshape(-1)
+    if flat.is_complex():
+        raise TypeError("complex tensors are handed over as real ones")
+    for begin in range(0, flat.numel(), _CHUNK):
+        piece = flat[begin : begin + _CHUNK].to("cpu")
+        digest.update(_bytes_of(piece))
+        if index is None:
+            buckets = _buckets_from(offset + begin, piece.numel())
+        else:
+            buckets = buckets_of(index[begin : begin + _CHUNK] + offset)
+        _add_piece(sketch, piece, buckets)
+    return digest.digest()
+
+
+def _add_piece(sketch: PartialSketch, piece: Tensor, buckets: Tensor) -> None:
+    numbers = piece.to(torch.float64)
+    finite = torch.isfinite(numbers)
+    lost = numbers.numel() - int(finite.sum())
+    if lost:
+        numbers = torch.where(finite, numbers, torch.zeros((), dtype=torch.float64, device="cpu"))
+    sketch.non_finite += lost
+    sketch.elements += numbers.numel()
+    sketch.square_sum += float(numbers.square().sum())
+    sketch.sums += torch.bincount(buckets, weights=numbers, minlength=2 * SKETCH_SIZE)
+
+
+def _bytes_of(piece: Tensor) -> ctypes.Array[ctypes.c_char]:
+    """Those of a tensor in the memory of the host, without a copy, and without numpy, which may not be there."""
+    return (ctypes.c_char * (piece.numel() * piece.element_size())).from_address(piece.data_ptr())
+
+
+def _buckets_from(first: int, count: int) -> Tensor:
+    """Of elements that follow one another; those of the first elements of any tensor are kept."""
+    if first % _CHUNK == 0 and first < _KEPT_CHUNKS * _CHUNK:
+        return _kept_buckets(first)[:count]
+    return buckets_of(torch.arange(first, first + count, device="cpu"))
+
+
+@lru_cache(maxsize=_KEPT_CHUNKS)
+def _kept_buckets(first: int) -> Tensor:
+    return buckets_of(torch.arange(first, first + _CHUNK, device="cpu"))
+
+
+def buckets_of(index: Tensor) -> Tensor:
+    """The sum that each element belongs to: below SKETCH_SIZE it is added, from there on taken away."""
+    hashed = index + 1
+    for factor in _FACTORS:
+        hashed = hashed * factor
+        hashed = hashed ^ (hashed >> 31)
+    hashed = (hashed >> 20) & (2 * SKETCH_SIZE - 1)
+    return torch.where(index < SKETCH_SIZE, index, hashed)
+
+
+def tensors_in(output: object, depth: int = 3) -> Iterator[tuple[str, Tensor]]:
+    """The floating-point tensors of what a module returned, each with where in it: "" or `[0]` or `.logits`."""
+    if isinstance(output, torch.Tensor):
+        if output.is_floating_point() or output.is_complex():
+            yield "", output
+    elif depth and isinstance(output, dict):
+        for key, value in output.items():
+            yield from ((f".{key}{where}", tensor) for where, tensor in tensors_in(value, depth - 1))
+    elif depth and isinstance(output, tuple | list):
+        for number, value in enumerate(output):
+            yield from ((f"[{number}]{where}", tensor) for where, tensor in tensors_in(value, depth - 1))
+    elif depth and hasattr(output, "__dataclass_fields__"):
+        for name in output.__dataclass_fields__:
+            found = tensors_in(getattr(output, name, None), depth - 1)
+            yield from ((f".{name}{where}", tensor) for where, tensor in found)
+
+
+@dataclass(frozen=True)
+class LocalPart:
+    """What this process has of a tensor."""
+
+    values: Tensor
+    shape: tuple[int, ...]  # of the whole
+    index: Tensor | None = None  # of its elements in the whole; None where they are all
+    copy: str = ""  # parts that belong to one copy of the tensor say the same; "" for a copy of this process alone
+
+
+def local_part(tensor: Tensor) -> LocalPart | None:
+    """None for a kind of tensor whose elements cannot be read."""
+    tensor = tensor.detach()
+    if hasattr(tensor, "device_mesh") and hasattr(tensor, "placements"):
+        return _of_distributed(tensor)
+    if hasattr(tensor, "trigger_wait"):  # the result of a collective that may still run
+        tensor = tensor.trigger_wait()
+    if tensor.is_sparse:
+        tensor = tensor.to_dense()
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+        return None
+    if tensor.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return None
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return LocalPart(tensor, tuple(tensor.shape))
+
+
+def _of_distributed(tensor: Any) -> LocalPart | None:
+    """Of a DTensor: a shard, one of several summands, or a copy."""
+    mesh, coordinate = tensor.device_mesh, tensor.device_mesh.get_coordinate()
+    local = local_part(tensor._local_tensor)
+    if coordinate is None or local is None:
+        return None
+    values, shape = local.values, tuple(tensor.shape)
+    along = [torch.arange(size, device="cpu") for size in shape]
+    copy = [f"mesh{int(mesh.mesh.min())}"]
+    is_shard = False
+    for dimension, placement in enumerate(tensor.placements):
+        size, at = mesh.size(dimension), coordinate[dimension]
+        if placement.is_partial():
+            if placement.reduce_op not in ("sum", "avg"):
+                return None
+            values = values / size if placement.reduce_op == "avg" else values
+        elif placement.is_replicate():
+            copy.append(f"{dimension}:{at}")
+        else:
+            along[placement.dim] = _kept_indices(placement, along[placement.dim], size)[at]
+            is_shard = True
+    index = _flat_index(along, shape) if is_shard else None
+    return LocalPart(values, shape, index, " ".join(copy))
+
+
+def _kept_indices(placement: Any, indices: Tensor, size: int) -> Sequence[Tensor]:
+    """Which indices of one dimension each of `size` processes has; torch itself says how it splits."""
+    along_first = (
+        type(placement)(0, split_factor=placement.split_factor)
+        if hasattr(placement, "split_factor")
+        else (type(placement)(0))
+    )
+    parts: Sequence[Tensor] = along_first._split_tensor(indices, size, with_padding=False)[0]
+    return parts
+
+
+def _flat_index(along: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+    index = torch.zeros((), dtype=torch.int64, device="cpu")
+    for indices, size in zip(along, shape, strict=True):
+        index = index.unsqueeze(-1) * size + indices
+    return index.reshape(-1)
+
+
+class NumbersState:
+    """Shared by all that record something."""
+
+    def __init__(self, context: ProcessContext, check: NumberCheck) -> None:
+        self._context = context
+        self.check = check
+        self.recording = NumbersRecording()
+        self.step = 0
+        self.by_optimizer = False  # an optimizer steps; otherwise calls of modules are the steps
+        self.lowered = False  # fp32 was not computed as fp32
+        self.failure = ""
+        self.is_over = False
+
+    def goes_on(self) -> bool:
+        return not self.is_over and self._context.is_here()
+
+    def has(self, kind: str, name: str, step: int | None = None) -> bool:
+        """In this step, if no other is given."""
+        return (self.step if step is None else step, kind, name) in self.recording.tensors
+
+    def add(self, kind: str, name: str, tensor: Tensor, *, factor: float = 1.0, summed: bool = False) -> None:
+        """In this step."""
+        self.recording.add(self.step, kind, name, tensor, factor=factor, summed=summed)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """What fails meanwhile is told by whoever reads the file. The script goes on, and its modes see none of it."""
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        try:
+            with torch.no_grad(), torch._C.DisableTorchFunction(), _disable_current_modes():
+                yield
+        except BaseException as error:  # noqa: BLE001
+            self.failure = self.failure or f"{type(error).__name__}: {error}"[:_MOST_LETTERS]
+            pass_on(error)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from _thread import get_ident
+from itertools import count
 from time import perf_counter_ns, sleep
+from weakref import ref
 
 import torch
 
@@ -33,34 +35,33 @@ from redline.capture.shared_state import (
     WRITTEN,
     public_number,
 )
-from redline.capture.worker.counting.optimizers import Optimizers
 from redline.capture.worker.exception_origin import pass_on, tolerated
 from redline.capture.worker.job_facts import JobFactsCollector
 from redline.capture.worker.notes import NO_THREADS, Notes
 from redline.capture.worker.recording.called_models import CalledModelsCollector
-from redline.capture.worker.recording.collective_numbers import CollectiveNumberCollector
-from redline.capture.worker.recording.gc_runs import GcRunCollector
-from redline.capture.worker.recording.host_evidence import EvidenceRecorder
-from redline.capture.worker.recording.machine_share import MachineShareCollector
-from redline.capture.worker.recording.recorder import Recorder
+from redline.capture.worker.recording.host_evidence import (
+    CollectiveNumberCollector,
+    EvidenceRecorder,
+    GcRunCollector,
+    MachineShareCollector,
+    StepCounterCollector,
+    ThreadTimeCollector,
+)
+from redline.capture.worker.recording.recorder import NoRoom, Recorder
 from redline.capture.worker.recording.schedule import WindowSchedule
 from redline.capture.worker.recording.stack_samples import StackSampleCollector
-from redline.capture.worker.recording.step_counters import StepCounterCollector
 from redline.capture.worker.recording.terminate import FlushOnTerm
-from redline.capture.worker.recording.thread_times import ThreadTimeCollector
-from redline.capture.worker.recording.window_room import NoRoom
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch.optim.optimizer import Optimizer
 
-    from redline.capture.worker.counting.calls import ModuleCalls
+    from redline.capture.worker.counting.calls import ModuleCalls, TrainingThread
     from redline.capture.worker.process_context import ProcessContext
     from redline.capture.worker.recording.held_tensors import HeldTensorsCollector
     from redline.capture.worker.recording.host_evidence import Collector
-    from redline.capture.worker.training_thread import TrainingThread
 
 _LAST_STEP_NS = 2_000_000_000  # that a thread gets to come to the end of its step when the process ends
 
@@ -370,3 +371,37 @@ def _held_tensors(optimizers: Optimizers, calls: ModuleCalls) -> HeldTensorsColl
     from redline.capture.worker.recording.held_tensors import HeldTensorsCollector
 
     return HeldTensorsCollector(optimizers.alive, calls.outermost)
+
+
+class Optimizers:
+    """None of them is kept alive: each may hold as much memory as the model. Nor is one compared or hashed."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ref[Optimizer], int]] = {}
+        self._numbers = count(1)
+        self._stepped: set[int] = set()  # since somebody asked who did not
+
+    def stepped(self, optimizer: Optimizer) -> int:
+        """Its number."""
+        key = id(optimizer)
+        known = self._known.get(key)
+        if known is None or known[0]() is not optimizer:
+            known = self._known[key] = ref(optimizer, lambda _: self._forget(key)), next(self._numbers)
+        self._stepped.add(key)
+        return known[1]
+
+    def skipped(self, keys: Iterable[int]) -> list[int]:
+        """Of the optimizers with these ids, those that did not step since this was asked before: their numbers.
+
+        0 for one that never stepped, unless another one did: it may have another one do its work.
+        """
+        missing = [key for key in keys if key not in self._stepped and (key in self._known or not self._stepped)]
+        self._stepped.clear()
+        return [self._known[key][1] if key in self._known else 0 for key in missing]
+
+    def _forget(self, key: int) -> None:
+        self._known.pop(key, None)
+        self._stepped.discard(key)
+
+    def alive(self) -> Iterator[Optimizer]:
+        yield from filter(None, [known() for known, _ in self._known.values()])

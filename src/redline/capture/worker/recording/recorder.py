@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from mmap import mmap
 
 import torch
 import torch.autograd.profiler as autograd_profiler
 from torch.profiler import record_function, supported_activities
 from torch.profiler.profiler import _KinetoProfile
 
-from redline.capture.process import is_alive
+from redline.capture.process import files_may_end_us, is_alive, resident_bytes, room_bytes
 from redline.capture.shared_state import EXPORTER, EXPORTING, STATE
 from redline.capture.worker.exception_origin import arrived, tolerated
-from redline.capture.worker.recording.forked_children import OrderlyEnd
-from redline.capture.worker.recording.profiler_options import experimental_options
-from redline.capture.worker.recording.silence_kineto import hushed
-from redline.capture.worker.recording.window_room import WindowRoom
-from redline.capture.worker.recording.writer import write_detached
+from redline.capture.worker.recording.writer import OrderlyEnd, write_detached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from redline.capture.worker.process_context import ProcessContext
     from redline.capture.worker.recording.host_evidence import EvidenceRecorder
-    from redline.capture.worker.recording.old_blocks import OldBlocks
 
 _GUARDED = ("_prepare_profiler", "_enable_profiler", "_disable_profiler")
+_ITS_OWN = re.compile(
+    rb"(?:USDT|UST|INFO|STAGE|WARNING|ERROR|VERBOSE):.*\.cpp:\d+\]"
+    rb"|Failed to read process name for pid "
+    rb"|ERROR: External init callback must run in same thread "  # the first window, in another thread than the import
+    rb"|\[W\d{4} [\d:.]+ (?:collection|profiler_kineto|record_function|observer|kineto_\w+)\.cpp:\d+\]"
+    rb"|\[W\d{4} [\d:.]+ CPUAllocator\.cpp:\d+\] Memory block of unknown size"
+)
+_STDERR = 2
+_EVERY = 1000
+_AT_ONCE = 50
+_WARNING = b"Memory block of unknown size"
+_LEAST_BYTES = 256 << 20  # that are left where a window opens
+_LEFT_BYTES = 64 << 20  # and at each of its steps
+_RESERVE_BYTES = 32 << 20
+_SHARE = 4  # to close a window takes about as much again as its events, for some moments twice
 
 
 class Recorder:
@@ -130,7 +144,7 @@ class Recorder:
         """Record, with marks of steps from this one on; none where it is 0."""
         self.room.check()
         self._started = True
-        self._old_blocks = _old_blocks() if self._context.settings.memory else None
+        self._old_blocks = OldBlocks() if self._context.settings.memory else None
         self._calling(self._profiler.start_trace)
         if self._old_blocks is not None:
             self._old_blocks.use_up_warning()
@@ -213,7 +227,148 @@ def _behind_dispatch_modes() -> AbstractContextManager[object]:
     return torch._C._ExcludeDispatchKeyGuard(keys | torch._C.DispatchKeySet(torch._C.DispatchKey.PythonTLSSnapshot))
 
 
-def _old_blocks() -> OldBlocks:
-    from redline.capture.worker.recording.old_blocks import OldBlocks
+def experimental_options(*, stacks: bool, on_device: bool) -> Any:
+    """As many of the wished ones as this torch knows; None where it has no such settings at all, or no device.
 
-    return OldBlocks()
+    Without a device there are no streams to wait for, and torch 2.13 keeps 20 kB of each window for ever when it is
+    given any of these settings.
+
+    Events of synchronisation (torch 2.1) say which stream waits for which event. With `trace_only` (torch 2.13) no
+    Python object is made of every event; stacks need those.
+    """
+    if not on_device:
+        return None
+    try:
+        from torch._C._profiler import _ExperimentalConfig
+    except ImportError:
+        return None
+    waits: dict[str, Any] = {"enable_cuda_sync_events": True}
+    for options in ({**waits, "trace_only": not stacks}, waits, {}):
+        try:
+            return _ExperimentalConfig(**options)
+        except TypeError:  # it does not know one of them
+            continue
+    return None
+
+
+@contextmanager
+def hushed() -> Iterator[Callable[[], bytes]]:
+    """Lines of the profiler that reach stderr meanwhile are dropped, all others follow afterwards. Gives what has
+    reached it so far."""
+    ends, said = _in_a_pipe() if files_may_end_us() else _in_memory()
+    try:
+        real = os.dup(_STDERR)
+    except OSError as error:
+        _close(ends)
+        if error.errno != errno.EBADF:
+            raise
+        yield lambda: b""  # it is closed
+        return
+    try:  # from the first change on: a signal handler of the script may raise anywhere
+        os.dup2(ends[-1], _STDERR)
+        yield said
+    finally:
+        os.dup2(real, _STDERR)
+        os.close(real)
+        _pass_on(said())
+        _close(ends)
+
+
+def _in_memory() -> tuple[tuple[int, ...], Callable[[], bytes]]:
+    file = os.memfd_create("redline-stderr")
+    return (file,), lambda: os.pread(file, os.fstat(file).st_size, 0)
+
+
+def _in_a_pipe() -> tuple[tuple[int, ...], Callable[[], bytes]]:
+    """A file in memory is one that has the limit of the size of files. This holds 64 KiB."""
+    ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    heard = bytearray()
+
+    def said() -> bytes:
+        with suppress(BlockingIOError):
+            while part := os.read(ends[0], 1 << 16):
+                heard.extend(part)
+        return bytes(heard)
+
+    return ends, said
+
+
+def _close(ends: tuple[int, ...]) -> None:
+    for end in ends:
+        os.close(end)
+
+
+def _pass_on(said: bytes) -> None:
+    rest = b"".join(line for line in said.splitlines(keepends=True) if not _ITS_OWN.match(line))
+    while rest:
+        rest = rest[os.write(_STDERR, rest) :]
+
+
+# Of such blocks that are freed while memory is recorded, torch's CPU allocator warns of the first and then of every
+# thousandth. The warning is caused at the beginning of a window, where nobody reads it. Then it comes no more unless a
+# script frees almost a thousand of them in one window.
+class OldBlocks:
+    """Blocks from before a recording; each that is freed in it counts towards the next warning."""
+
+    def __init__(self) -> None:
+        self._blocks = [torch.UntypedStorage(1) for _ in range(_EVERY)]
+
+    def use_up_warning(self) -> None:
+        """Free blocks until torch has warned. What is left of them must live until memory is recorded no more."""
+        with hushed() as said:
+            del self._blocks[-1:]
+            while self._blocks and _WARNING not in said():
+                del self._blocks[-_AT_ONCE:]
+
+    def keep(self) -> None:
+        """Never free them: where a child was forked in a window, its memory counts as recorded until it ends."""
+        import ctypes
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._blocks))
+
+
+# Torch's profiler cannot be refused memory: a thread of it that gets none for its variables aborts the process. So a
+# window opens only far from every limit, and is closed when the job has come nearer. To close it takes memory as well,
+# which is set aside while the window is open, as address space that nothing is written to.
+class NoRoom(Exception):  # noqa: N818 (an outcome)
+    """The process is too near to a limit of its memory."""
+
+
+class WindowRoom:
+    """What the window may take."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._allowed_bytes = most_bytes
+        self._most_bytes = 0
+        self._resident_bytes = 0
+        self._reserve: mmap | None = None
+
+    def take(self) -> None:
+        """When a window is about to open. Raises NoRoom."""
+        room = room_bytes()
+        if room < _LEAST_BYTES:
+            raise NoRoom(f"{max(room, 0) >> 20} MiB of memory are left, and a window needs {_LEAST_BYTES >> 20}")
+        self._resident_bytes = resident_bytes()
+        self._most_bytes = min(self._allowed_bytes, room // _SHARE)
+        self._reserve = mmap(-1, _RESERVE_BYTES)
+
+    def check(self) -> None:
+        """Raise NoRoom where a limit has come near since."""
+        if room_bytes() < _LEFT_BYTES:
+            raise NoRoom("a limit of its memory came near while a window was about to open")
+
+    def why_over(self) -> str:
+        """Why the window has to be closed now, for which there is some memory then; empty where it may go on."""
+        grown_bytes = resident_bytes() - self._resident_bytes
+        if grown_bytes > self._allowed_bytes:
+            return "it took more memory than --max-memory allows"
+        if grown_bytes <= self._most_bytes and room_bytes() >= _LEFT_BYTES:
+            return ""
+        self.give_back()
+        return "the process comes near its memory limit"
+
+    def give_back(self) -> None:
+        """The window is about to be closed."""
+        reserve, self._reserve = self._reserve, None
+        if reserve is not None:
+            reserve.close()

@@ -7,12 +7,17 @@ the JSON is written in place and only compressed in a child.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
+import threading
 import time
-from contextlib import suppress
+import zlib
+from contextlib import contextmanager, suppress
 from posix import fork  # the script may have another in its place
 
+from redline.artifacts.masked_json import JsonMasker
 from redline.capture.process import (
     FIRST_FOR_THE_OOM_KILLER,
     available_bytes,
@@ -21,11 +26,15 @@ from redline.capture.process import (
     resident_bytes,
 )
 from redline.capture.shared_state import (
+    BYTES,
+    CHECKSUM,
+    DISOWNED,
     EXPORTER,
     LOST_ERROR,
     LOST_INCOMPLETE,
     LOST_SPACE,
     NUMBER,
+    RAW_BYTES,
     STATE,
     WINDOWS,
     WRITING_CPU_NS,
@@ -34,17 +43,19 @@ from redline.capture.shared_state import (
     window_name,
 )
 from redline.capture.worker.exception_origin import raised_afterwards, tolerated
-from redline.capture.worker.recording.compress import NotWritten, compress, room_bytes
-from redline.capture.worker.recording.forked_children import untold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
+    from redline.capture.settings import Settings
     from redline.capture.worker.process_context import ProcessContext
 
 _PINNED_PAGES_SURVIVE_FORKS = (5, 10)  # before this kernel, memory registered with a network card might not
+_CHUNK_BYTES = 1 << 20
+_GZIP = 31  # window bits of zlib that stand for a gzip file
+_LEVEL = 1  # a third larger than the default, in a seventh of the time
 
 
 def write_detached(
@@ -236,3 +247,120 @@ def _remove(path: str) -> int:
     except OSError:
         return 0
     return size
+
+
+class OrderlyEnd:
+    """Lets a forked child end once a profiler has been on in its parent.
+
+    The profiler keeps a thread, which the child does not have; a destructor of the C++ library waits for that thread
+    when the child exits in the orderly way, and would wait for ever. So such a child flushes what it has to flush and
+    leaves before destructors run, as children of `multiprocessing` do.
+    """
+
+    def __init__(self) -> None:
+        self._libc: ctypes.CDLL | None = None
+
+    def prepare(self) -> None:
+        """In the process that profiles, so that nothing is left to load in the child."""
+        if self._libc is None:
+            libc = ctypes.CDLL(None)
+            if hasattr(libc, "on_exit") and hasattr(libc, "__cxa_atexit"):
+                self._libc = libc
+
+    def arrange(self) -> None:
+        """In the child. What is registered last is called first: flush the streams of C, then leave with the status."""
+        libc = self._libc
+        if libc is not None:
+            libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+            flush_all = ctypes.cast(libc.fflush, ctypes.c_void_p)
+            getattr(libc, "__cxa_atexit")(flush_all, None, None)  # written out, its name would be mangled
+
+
+@contextmanager
+def untold() -> Iterator[None]:
+    """Meanwhile a child of ours may end without the script's handler of SIGCHLD being called for it."""
+    handler = signal.getsignal(signal.SIGCHLD)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, handler)
+        if _has_ended_child():  # one of the script's own, of which it was not told
+            signal.raise_signal(signal.SIGCHLD)
+
+
+def _has_ended_child() -> bool:
+    with tolerated(ChildProcessError):
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return False
+
+
+class NotWritten(Exception):  # noqa: N818 (an outcome)
+    """There will be no trace of this window; `state` says why."""
+
+    def __init__(self, state: int) -> None:
+        super().__init__(state)
+        self.state = state
+
+
+def compress(raw: str, target: str, window: memoryview[int], settings: Settings, member: bytes = b"") -> None:
+    """`raw` to `target`, with what came of it in the words of the window; `member` is put first into its object."""
+    from hashlib import sha256
+
+    room = room_bytes(settings.folder, settings.disk_bytes, settings.free_bytes)
+    part = f"{target}.part"
+    packer, checksum, masker = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP), sha256(), JsonMasker()
+    size = raw_size = 0
+    try:
+        with open_file(raw, "rb") as source, open_file(part, "xb") as file:
+            while chunk := source.read(_CHUNK_BYTES):
+                if not raw_size:
+                    chunk = _with_member(chunk, member)
+                raw_size += len(chunk)
+                packed = packer.compress(masker.add(chunk))
+                size += len(packed)
+                if size > room:
+                    raise NotWritten(LOST_SPACE)
+                checksum.update(packed)
+                file.write(packed)
+            packed = packer.compress(masker.end()) + packer.flush()
+            checksum.update(packed)
+            file.write(packed)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)  # noqa: PTH105
+    except BaseException:
+        if os.path.exists(part):  # noqa: PTH110
+            os.remove(part)  # noqa: PTH107
+        raise
+    window[RAW_BYTES], window[BYTES] = raw_size, size + len(packed)
+    digest = checksum.digest()
+    for at in range(4):
+        window[CHECKSUM + at] = int.from_bytes(digest[8 * at : 8 * at + 8], "little", signed=True)
+    if window[STATE] != DISOWNED:
+        window[STATE] = WRITTEN
+
+
+def _with_member(text: bytes, member: bytes) -> bytes:
+    """The beginning of an object with one more member; on a line of its own, as secrets are masked line by line."""
+    before, brace, rest = text.partition(b"{")
+    return b"".join((before, brace, b"\n", member, b",", rest)) if member and brace else text
+
+
+def room_bytes(folder: str, disk_bytes: int, free_bytes: int) -> int:
+    """How much may still be written: of the run's share of the disk, and with the floor of free space kept.
+
+    Digests do not count: their watcher has a limit for them, and they would only be more files to look at.
+    """
+    used = 0
+    for path, folders, names in os.walk(folder):
+        if path == folder and "digests" in folders:
+            folders.remove("digests")
+        for name in names:
+            with tolerated(OSError):
+                used += os.lstat(f"{path}/{name}").st_size
+    disk = os.statvfs(folder)
+    return min(disk_bytes - used, disk.f_bavail * disk.f_frsize - free_bytes)

@@ -17,12 +17,11 @@ from torch import Tensor, nn  # noqa: E402
 from torch.optim import SGD, Optimizer  # noqa: E402
 
 from redline.capture.shared_state import BY_CALLS, KIND, STEPS, SharedState  # noqa: E402
+from redline.capture.worker.counting import calls as calls_module  # noqa: E402
 from redline.capture.worker.counting import calls as module  # noqa: E402
-from redline.capture.worker.counting import generation  # noqa: E402
 from redline.capture.worker.counting.call_inputs import takes_timestep  # noqa: E402
-from redline.capture.worker.counting.calls import ModuleCalls  # noqa: E402
+from redline.capture.worker.counting.calls import ModuleCalls, TrainingThread  # noqa: E402
 from redline.capture.worker.counting.steps import StepCounter  # noqa: E402
-from redline.capture.worker.training_thread import TrainingThread  # noqa: E402
 
 
 class Watched:
@@ -379,7 +378,7 @@ def test_a_read_method_tells_of_compiled_models_alone() -> None:
             return 7
 
     told: list[object] = []
-    Generates.update = generation._ReadAfterToken(Generates.update, told.append)  # type: ignore[method-assign, assignment]
+    Generates.update = calls_module._ReadAfterToken(Generates.update, told.append)  # type: ignore[method-assign, assignment]
     plain, compiled = Generates(), Generates()
     compiled._compiled_call = None  # type: ignore[attr-defined]
     assert [plain.update(), compiled.update(), Generates.update(plain)] == [7, 7, 7]

@@ -2,7 +2,7 @@
 
 import gc
 
-from redline.capture.worker.counting.optimizers import Optimizers
+from redline.capture.worker.recording.capture import Optimizers
 
 
 class Optimizer:

@@ -3,7 +3,7 @@
 import inspect
 from types import FrameType
 
-from redline.capture.worker.engines.reads import tell_reads
+from redline.capture.worker.engines.engine_log import tell_reads
 
 
 class Base:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from redline.capture.worker.engines.request_facts import MOST_PREFIXES, PREFIX_TOKENS, asks_of, prefix_numbers
+from redline.capture.worker.engines.vllm_engine import MOST_PREFIXES, PREFIX_TOKENS, asks_of, prefix_numbers
 
 UNASKED = {
     "logprobs": None,

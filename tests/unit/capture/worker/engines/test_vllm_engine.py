@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from redline.capture.worker.engines import engine_log
-from redline.capture.worker.engines.engine_log import EngineLog
+from redline.capture.worker.engines.engine_log import EngineHooks, EngineLog
 from redline.capture.worker.engines.vllm_engine import VllmEngine
 from redline.capture.worker.engines.vllm_server import VllmServer
-from redline.capture.worker.engines.watch_vllm import EngineHooks
 from redline.serving.read_logs import read_serving
 from redline.serving.request_ledger import request_ledger
 from tests.support.made_engine import log_lines

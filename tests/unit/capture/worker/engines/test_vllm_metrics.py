@@ -5,8 +5,8 @@ from types import ModuleType
 
 import pytest
 
-from redline.capture.worker.engines import vllm_metrics
-from redline.capture.worker.engines.vllm_metrics import VllmMetrics
+from redline.capture.worker.engines import vllm_server
+from redline.capture.worker.engines.vllm_server import VllmMetrics
 
 prometheus_client = pytest.importorskip("prometheus_client")
 
@@ -17,7 +17,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("prometheus_client")
     module.REGISTRY = prometheus_client.CollectorRegistry()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "prometheus_client", module)
-    monkeypatch.setattr(vllm_metrics, "EVERY_NS", 0)
+    monkeypatch.setattr(vllm_server, "EVERY_NS", 0)
     return module
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from redline.capture.worker.levers.call_chain import AUTOCAST, COMPILE, LAYOUT, CallChains
+from redline.capture.worker.levers.lever import AUTOCAST, COMPILE, LAYOUT, CallChains
 
 Call = Callable[..., Any]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.capture.worker.levers.core_share import share_of_rank
+from redline.capture.worker.levers.process_settings import share_of_rank
 from tests.support.trial_jobs import PLAN, TrialRunner
 
 CORES = sorted(os.sched_getaffinity(0))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from redline.capture import preloaded
+from redline.capture import levers
 from redline.capture.levers import environment_of, parse_lever
-from redline.capture.worker.levers import environment_variable
-from redline.capture.worker.levers.environment_variable import EnvironmentVariables
+from redline.capture.worker.levers import process_settings
+from redline.capture.worker.levers.process_settings import EnvironmentVariables
 from tests.support.trial_jobs import run_trial
 
 SCRIPT = """
@@ -19,7 +19,7 @@ for step in range(4):
     model(torch.ones(1, SIZE)).sum().backward()
     optimizer.step()
 """
-KERNEL = Path(environment_variable._HUGE_PAGES)
+KERNEL = Path(process_settings._HUGE_PAGES)
 
 
 @pytest.mark.skipif(
@@ -47,8 +47,8 @@ def test_a_kernel_without_huge_pages_is_named(
     told = tmp_path / "enabled"
     if text is not None:
         told.write_text(text)
-    monkeypatch.setattr(environment_variable, "_HUGE_PAGES", str(told))
-    monkeypatch.setattr(environment_variable, "_began_with", lambda: {"THP_MEM_ALLOC_ENABLE": "1"})
+    monkeypatch.setattr(process_settings, "_HUGE_PAGES", str(told))
+    monkeypatch.setattr(process_settings, "_began_with", lambda: {"THP_MEM_ALLOC_ENABLE": "1"})
     effect = EnvironmentVariables(parse_lever("huge-pages")).took()
     assert not effect.took
     assert effect.what == f"the kernel gives no huge pages: see {told}"
@@ -75,7 +75,7 @@ def test_a_library_that_is_preloaded_is_looked_for_in_the_process(tmp_path: Path
 
 
 def test_an_allocator_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preloaded, "_FOLDERS", ())
-    monkeypatch.setattr(environment_variable, "_began_with", dict)
+    monkeypatch.setattr(levers, "_FOLDERS", ())
+    monkeypatch.setattr(process_settings, "_began_with", dict)
     effect = EnvironmentVariables(parse_lever("preload=tcmalloc")).took()
     assert (effect.took, effect.what) == (False, "tcmalloc is not on this machine, nor in LD_LIBRARY_PATH")

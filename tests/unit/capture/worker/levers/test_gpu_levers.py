@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from redline.capture.worker.levers.non_blocking import _asked
-from redline.capture.worker.levers.offload import OffloadedActivations, saved_on_host
+from redline.capture.levers import parse_lever
+from redline.capture.worker.levers.data_loaders import _asked
+from redline.capture.worker.levers.model_calls import OffloadedActivations, saved_on_host
 from tests.support.trial_jobs import PLAN, TrialRunner
 
 SCRIPT = """
@@ -50,7 +51,7 @@ def test_what_is_kept_on_the_host_gives_the_same_gradients() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 1))
     x = torch.randn(512, 256)
     gradients = []
-    told = OffloadedActivations("")
+    told = OffloadedActivations(parse_lever("offload"))
     for device in ("cuda", "cpu"):  # of the tensors to be moved: here, none and all
         with saved_on_host(told, device):
             loss = model(x).square().mean()

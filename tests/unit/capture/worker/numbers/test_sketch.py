@@ -11,8 +11,13 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor.placement_types import Shard, _StridedShard
 
-from redline.capture.worker.numbers.local_part import _flat_index, _kept_indices
-from redline.capture.worker.numbers.sketch import PartialSketch, add_to_sketch, tensors_in
+from redline.capture.worker.numbers.recording import (
+    PartialSketch,
+    _flat_index,
+    _kept_indices,
+    add_to_sketch,
+    tensors_in,
+)
 
 
 def sketched(tensor: Tensor, index: Tensor | None = None, offset: int = 0) -> Tensor:

@@ -14,10 +14,9 @@ torch = pytest.importorskip("torch")
 from torch import Tensor, nn  # noqa: E402
 
 from redline.capture.shared_state import SharedState  # noqa: E402
-from redline.capture.worker.counting.calls import ModuleCalls  # noqa: E402
+from redline.capture.worker.counting.calls import ModuleCalls, TrainingThread  # noqa: E402
 from redline.capture.worker.counting.steps import StepCounter  # noqa: E402
 from redline.capture.worker.recording.called_models import CalledModelsCollector  # noqa: E402
-from redline.capture.worker.training_thread import TrainingThread  # noqa: E402
 
 
 class Model(nn.Module):

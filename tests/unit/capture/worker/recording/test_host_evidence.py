@@ -16,12 +16,15 @@ pytest.importorskip("torch")
 from redline.capture.settings import Settings
 from redline.capture.shared_state import PID, STEPS, SharedState
 from redline.capture.worker.process_context import ProcessContext
-from redline.capture.worker.recording import host_evidence, machine_share
-from redline.capture.worker.recording.gc_runs import GcRunCollector
-from redline.capture.worker.recording.host_evidence import Collected, EvidenceRecorder
-from redline.capture.worker.recording.machine_share import MachineShareCollector
-from redline.capture.worker.recording.step_counters import StepCounterCollector
-from redline.capture.worker.recording.thread_times import ThreadTimeCollector
+from redline.capture.worker.recording import host_evidence
+from redline.capture.worker.recording.host_evidence import (
+    Collected,
+    EvidenceRecorder,
+    GcRunCollector,
+    MachineShareCollector,
+    StepCounterCollector,
+    ThreadTimeCollector,
+)
 
 
 def record(evidence: EvidenceRecorder) -> dict[str, object]:
@@ -152,9 +155,9 @@ def test_quotas_of_both_kinds_of_cgroup(
     folder = tmp_path_factory.mktemp("group")
     for name, text in files.items():
         (folder / name).write_text(text)
-    monkeypatch.setattr(machine_share, "control_groups", lambda controller: iter([str(folder)]))
-    assert machine_share.quota_cores() == quota
-    assert machine_share._throttled_ns() == throttled
+    monkeypatch.setattr(host_evidence, "control_groups", lambda controller: iter([str(folder)]))
+    assert host_evidence.quota_cores() == quota
+    assert host_evidence._throttled_ns() == throttled
 
 
 def test_collections_are_timed_and_the_callback_goes() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from redline.capture.worker.recording.main_thread import MainThreadCall
+from redline.capture.worker.recording.timed_window import MainThreadCall
 
 _WITHIN_NS = 500_000_000
 

@@ -8,8 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from redline.capture.worker.recording.old_blocks import OldBlocks  # noqa: E402 (it needs torch)
-from redline.capture.worker.recording.silence_kineto import hushed  # noqa: E402
+from redline.capture.worker.recording.recorder import OldBlocks, hushed  # noqa: E402 (it needs torch)
 
 WARNING = "Memory block of unknown size"
 SOME = 900

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from redline.capture.worker.recording.profiler_options import experimental_options  # noqa: E402 (imports torch)
+from redline.capture.worker.recording.recorder import experimental_options  # noqa: E402 (imports torch)
 
 
 def has_events(config: Any) -> bool:

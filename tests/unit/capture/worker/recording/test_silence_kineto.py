@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.capture.worker.recording.silence_kineto import hushed
+from redline.capture.worker.recording.recorder import hushed
 
 OWN = b"USDT:2026-01-01 10:00:00 1:1 SyncActivityProfilerHandler.cpp:52] profiler_start\n"
 

@@ -11,8 +11,8 @@ from types import FrameType
 
 import pytest
 
-from redline.capture.worker.recording.forked_children import untold
 from redline.capture.worker.recording.terminate import FlushOnTerm
+from redline.capture.worker.recording.writer import untold
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from redline.capture.shared_state import (
     SharedState,
 )
 from redline.capture.worker.recording import writer
-from redline.capture.worker.recording.compress import NotWritten, compress, room_bytes
+from redline.capture.worker.recording.writer import NotWritten, compress, room_bytes
 
 TRACE = b'{"traceEvents": [' + b'{"name": "one"}, ' * 10_000 + b'{"name": "last"}]}'
 GIB = 1 << 30
@@ -82,7 +82,7 @@ def test_a_trace_that_is_too_large_leaves_nothing(tmp_path: Path) -> None:
 FULL = """
 import resource, sys
 from redline.capture.shared_state import SharedState
-from redline.capture.worker.recording.compress import compress
+from redline.capture.worker.recording.writer import compress
 from redline.capture.settings import Settings
 
 slot = SharedState.make(1).claim(0)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.capture.supervisor.scratch_folder import make_scratch
-from redline.capture.worker.trial.file_guard import EXIT_CODE, FileGuard
+from redline.capture.supervisor.trial_job import make_scratch
+from redline.capture.worker.file_guard import EXIT_CODE, FileGuard
 from tests.support.trial_jobs import TrialEnd, TrialRunner, run_trial
 
 WRITES = {

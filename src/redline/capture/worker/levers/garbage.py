@@ -1,4 +1,4 @@
-"""Lever `gc-every`: garbage is collected every so many steps, and not when enough objects were made."""
+"""Levers on Python's garbage collector: `gc-every` and `gc-freeze`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from functools import partial, wraps
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from redline.capture.worker.compiler import keep_from_compiler
-from redline.capture.worker.counting.calls import is_optimizer_made
-from redline.capture.worker.levers.lever import JobView, LeverEffect
+from redline.capture.worker.counting.calls import is_optimizer_made, keep_from_compiler
+from redline.capture.worker.levers.lever import JobLever, JobView, LeverEffect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from redline.capture.levers import Lever
+
 collect_now = gc.collect  # whatever becomes of the script's calls
 _scheduled: set[int] = set()  # the levers that have switched the collector off
+_FEW = 10_000  # objects that a collection looks at in a millisecond or less
+_WARM_STEPS = 3  # after which the optimizer's state and what the compiler keeps are there too
 
 
 def is_scheduled() -> bool:
@@ -25,13 +28,13 @@ def is_scheduled() -> bool:
     return bool(_scheduled)
 
 
-class ScheduledGarbage:
+class ScheduledGarbage(JobLever):
     """From the first call of a model on. Of the script's own calls of `gc.collect`, every so many really collect."""
 
-    def __init__(self, value: str) -> None:
-        self._every = int(value)
+    def __init__(self, lever: Lever) -> None:
+        super().__init__(lever)
+        self._every = int(lever.value)
         self._is_wanted = False
-        self._is_on = False
         self._has_model = False
         self._was_automatic = False
         self._first: int | None = None  # the optimizer whose steps are counted
@@ -100,3 +103,48 @@ class ScheduledGarbage:
         """A worker of a loader has no steps at which to collect."""
         if self._is_on:
             self.switch(False)
+
+
+class FrozenGarbage(JobLever):
+    """For a whole process it is done when a model is first called, as little exists before, and again once warm."""
+
+    def __init__(self, lever: Lever) -> None:
+        super().__init__(lever)
+        self._frozen = 0
+        self._steps_until_warm = 0
+
+    def install(self, job: JobView) -> None:
+        def called(root: object) -> None:
+            if self._is_on:
+                self._steps_until_warm = _WARM_STEPS
+                self.switch(True)
+
+        def stepped(optimizer: object, args: object, kwargs: object) -> None:
+            if self._is_on and self._steps_until_warm:
+                job.safely(self._stepped)
+
+        keep_from_compiler(stepped)
+        register_optimizer_step_post_hook(stepped)
+        job.each_root(called)
+
+    def switch(self, on: bool) -> None:
+        if on:
+            collect_now()
+            before = gc.get_freeze_count()
+            gc.freeze()
+            self._frozen = gc.get_freeze_count() - (0 if self._is_on else before)
+        elif self._is_on:
+            gc.unfreeze()
+        self._is_on = on
+
+    def _stepped(self) -> None:
+        self._steps_until_warm -= 1
+        if not self._steps_until_warm:
+            self.switch(True)
+
+    def took(self) -> LeverEffect:
+        if not gc.isenabled() and not is_scheduled():
+            return LeverEffect(False, "the script has switched the collector off")
+        if self._frozen < _FEW:
+            return LeverEffect(False, f"only {self._frozen:,} objects were there to freeze")
+        return LeverEffect(True, f"{self._frozen:,} objects frozen")

@@ -21,14 +21,13 @@ from redline.capture.shared_state import (
     PLANNED_AT,
 )
 from redline.capture.worker.exception_origin import tolerated
-from redline.capture.worker.levers.guarded_lever import GuardedLever
+from redline.capture.worker.file_guard import FileGuard
+from redline.capture.worker.levers.lever import GuardedLever
 from redline.capture.worker.memory import most_bytes
-from redline.capture.worker.trial.file_guard import FileGuard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from redline.capture.worker.levers.lever import JobView
-    from redline.capture.worker.levers.roots import RootModules
+    from redline.capture.worker.levers.lever import JobView, RootModules
     from redline.capture.worker.notes import Notes
     from redline.capture.worker.process_context import ProcessContext
 
