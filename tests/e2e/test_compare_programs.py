@@ -166,7 +166,9 @@ def test_rubbish_is_told_in_a_line(
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("asked", [(), ("--numbers-only",)], ids=["timed", "checked"])
+@pytest.mark.parametrize(
+    "asked", [(), pytest.param(("--numbers-only",), marks=pytest.mark.slow)], ids=["timed", "checked"]
+)
 def test_what_was_started_ends_with_the_one_who_asked(tmp_path: Path, asked: tuple[str, ...]) -> None:
     home = tmp_path / "home"
     home.mkdir()

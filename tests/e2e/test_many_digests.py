@@ -18,6 +18,7 @@ MOST_BYTES_PER_RANK = 60_000  # with so few ranks, what is made on the way count
 NOT_FOR_TEXT = ("jinja2", "plotly", "markdown_it", "multiprocessing", "numpy.random", "redline.ledger.rank.step_view")
 
 
+@pytest.mark.slow
 def test_memory_per_rank_is_small_and_does_not_grow() -> None:
     """Measured at 65 and 260 ranks; before ranks were held as columns it was more than 100 KB."""
     files = [encoded(digest, "a test") for digest in distinct_digests(260, simulated=16)]

@@ -74,7 +74,7 @@ def ended(folder: Path, limit: str, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("files", [12, 40, 64, 100])
+@pytest.mark.parametrize("files", [12, 64, *(pytest.param(files, marks=pytest.mark.slow) for files in (40, 100))])
 def test_with_few_files_the_exit_code_is_the_jobs_which_has_one_file_more(files: int, tmp_path: Path) -> None:
     """And under the numbers that it would have had."""
     (tmp_path / "job.py").write_text(FILES)

@@ -33,7 +33,7 @@ from tests.support.forked import Answer, Forked
 from tests.support.made_snapshots import random_allocator
 from tests.support.traces.synthetic import JobSpec, Straggler, rank_text, simulate_job
 
-SEQUENCES = min(settings().max_examples, 500)
+SEQUENCES = settings().max_examples // 2
 STEPS = 6  # of a sequence: changes, and commands
 FOLDER, OTHER = "job", "other"
 PRELOADED = [f"redline.{name}" for name in ("verbs.diagnose", "verbs.digest", "verbs.merge", "findings.match")]

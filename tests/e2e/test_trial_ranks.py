@@ -62,7 +62,8 @@ def _levers_of_both(ended: TrialEnd) -> list[list[object]]:
     return list(first)
 
 
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow  # CI has levers of DDP in test_ranks_of_ddp, and the moment in test_ranks_switch_together
+@pytest.mark.parametrize("compiled", [False, True])
 def test_levers_switch_in_a_job_with_ddp(tmp_path: Path, compiled: bool) -> None:
     expected = {
         "fused": [True, "AdamW: fused"],

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import redline
@@ -28,7 +28,6 @@ def memory_of(events: list[Event], folder: Path) -> TraceMemory:
     return memory
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     actions=st.lists(st.tuples(st.integers(0, 7), st.integers(1, 64)), min_size=1, max_size=60), lost=st.integers(0, 8)
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.ledger.rank.activity import DeviceActivity, activity_of, loader_time, window_of
@@ -105,7 +105,6 @@ device_spans = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(device_spans)
 def test_each_nanosecond_goes_to_the_first_class_that_runs(found: list[tuple[int, int, int, str]]) -> None:
     events = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.ledger.rank.activity import activity_of
@@ -316,7 +316,6 @@ device_events = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(device_events)
 def test_what_was_spent_is_all_time_but_what_was_queued_or_unexplained(
     found: list[tuple[int, int, int, str, int]],

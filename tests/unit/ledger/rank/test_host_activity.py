@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.ledger.accounts import Account
@@ -143,7 +143,6 @@ def _host(start: int, dur: int, tid: int, name: str) -> Event:
     return span(category, name, start, dur, tid=tid)
 
 
-@settings(max_examples=100)
 @given(host_events, launched)
 def test_rows_add_up_to_the_ledger_whatever_overlaps(
     host: list[tuple[int, int, int, str]], work: list[tuple[int, int, int, int]]

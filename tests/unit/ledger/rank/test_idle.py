@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.ledger.accounts import IDLE, Account
@@ -275,7 +275,6 @@ def _host(start: int, dur: int, tid: int, name: str) -> Event:
     return op(name, start, dur, tid=tid) if name.startswith("aten") else region(name, start, dur, tid=tid)
 
 
-@settings(max_examples=150)
 @given(device_events, host_events)
 def test_the_accounts_share_out_the_idle_time_exactly(
     device: list[tuple[int, int, int, str, tuple[int, int, int] | None]], host: list[tuple[int, int, int, str]]

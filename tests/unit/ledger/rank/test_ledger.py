@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.hardware.machine import Machine
@@ -211,7 +211,6 @@ def _model(kernels: list[Random], at: int) -> str:
     return "copy" if _owner(kernels, "Memcpy HtoD", at) else "idle"
 
 
-@settings(max_examples=120)
 @given(random_kernels, random_borders)
 def test_sums_are_exact_and_busy_time_is_what_runs(kernels: list[Random], borders: list[int]) -> None:
     pairs = list(zip(borders[::2], borders[1::2], strict=False))

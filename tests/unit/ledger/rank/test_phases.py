@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.ledger.rank.host_phases import PHASES, Phase
@@ -276,7 +276,6 @@ anything = st.lists(
 )
 
 
-@settings(max_examples=80)
 @given(anything)
 def test_every_nanosecond_of_anything_is_in_one_cell(drawn: list[tuple[str, int, int, int, bool]]) -> None:
     events: list[Event] = [step(0, 0.12, 1), step(0.12, 0.14, 2), region("around", 0, 0.3)]

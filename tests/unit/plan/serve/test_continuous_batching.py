@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.errors import UsageError
@@ -211,7 +211,6 @@ SETUPS = st.builds(
 LENGTHS = st.integers(1, 20_000).map(float)
 
 
-@settings(max_examples=60, deadline=None)
 @given(SETUPS, LENGTHS, LENGTHS, st.integers(1, 2000), st.floats(1.01, 4))
 def test_more_bandwidth_is_never_slower(which: Setup, prompt: float, output: float, flying: int, more: float) -> None:
     traffic = Traffic(concurrency=float(flying), prompt=prompt, output=output)
@@ -222,7 +221,6 @@ def test_more_bandwidth_is_never_slower(which: Setup, prompt: float, output: flo
         assert fast.tokens_per_s[0] >= slow.tokens_per_s[0] * (1 - 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
 @given(SETUPS, LENGTHS, LENGTHS)
 def test_more_in_flight_is_never_less_throughput(which: Setup, prompt: float, output: float) -> None:
     flying = np.array([2.0**power for power in range(13)])
@@ -231,7 +229,6 @@ def test_more_in_flight_is_never_less_throughput(which: Setup, prompt: float, ou
     assert np.all(np.diff(outcome.tpot_s) >= -1e-9 * outcome.tpot_s[1:])
 
 
-@settings(max_examples=60, deadline=None)
 @given(SETUPS, LENGTHS, st.integers(1, 2000))
 def test_nothing_is_faster_than_the_roofline(which: Setup, context: float, batch: int) -> None:
     """Every step reads what one token needs, and does the arithmetic of all of them, at most at the machine's best."""

@@ -213,7 +213,6 @@ LAYOUTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(LAYOUTS, st.sampled_from(["", "nanotron", "bigscience", "torchtitan"]))
 def test_more_work_on_a_device_never_needs_less_memory(row: dict[str, float], stack: str) -> None:
     batch = Batch(sequence=4096, sequences=1024)

@@ -5,7 +5,7 @@ from time import process_time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.errors import UsageError
@@ -97,14 +97,12 @@ def test_parts_are_not_negative_and_no_step_is_faster_than_the_peak(layout: Layo
     assert float(time.step_s) > flops / devices / RATES.peak_flops_per_s
 
 
-@settings(max_examples=100, deadline=None)
 @given(layouts, st.sampled_from(BETTER), st.floats(1.0, 8.0))
 def test_a_faster_machine_is_never_slower(layout: Layout, name: str, faster: float) -> None:
     better = replace(RATES, **{name: getattr(RATES, name) * faster})
     assert float(timed(layout, better).step_s) <= float(timed(layout).step_s) * (1 + 1e-4)
 
 
-@settings(max_examples=100, deadline=None)
 @given(layouts, st.sampled_from(WORSE), st.floats(1.0, 8.0))
 def test_more_overhead_is_never_faster(layout: Layout, name: str, more: float) -> None:
     worse = replace(RATES, **{name: getattr(RATES, name) * more + 1e-6})
