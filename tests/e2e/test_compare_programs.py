@@ -44,6 +44,7 @@ def test_a_switch_of_the_script_is_timed_in_one_process(tmp_path: Path) -> None:
     assert time["wall_time"]["low"] > 0
 
 
+@pytest.mark.slow
 def test_a_trial_of_more_steps_than_are_kept_goes_on_in_another_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

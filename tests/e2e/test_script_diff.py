@@ -330,8 +330,8 @@ def test_examples(tmp_path: Path, example: str, ranks: int, unplaced: str, compi
 @pytest.mark.parametrize(
     ("name", "unplaced"),
     [
-        ("examples/hf_finetune", "fused workers=2 zero-grad-none"),
-        pytest.param("tests/e2e/programs/accelerate_loop", "zero-grad-none", marks=pytest.mark.slow),
+        pytest.param("examples/hf_finetune", "fused workers=2 zero-grad-none", marks=pytest.mark.slow),
+        ("tests/e2e/programs/accelerate_loop", "zero-grad-none"),
         pytest.param("tests/e2e/programs/lightning_fit", "zero-grad-none", marks=pytest.mark.slow),
     ],
 )

@@ -155,6 +155,7 @@ def test_a_job_of_64_ranks_reads_whole(job_of_64: Path) -> None:
     assert job.clocks.trusted
 
 
+@pytest.mark.slow
 def test_the_diagnosis_of_a_rank_costs_the_same_among_8_and_among_64(job_of_64: Path) -> None:
     paths = sorted(job_of_64.glob("rank-*.gz"))
 

@@ -135,6 +135,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_gradients_are_sent_in_bf16(tmp_path: Path) -> None:
     ended = run_trial(tmp_path, EXCHANGES, "bf16-hook", last_step=5, ranks=2)
     assert _levers_of_both(ended) == [[True, "buckets are sent in bfloat16"]]

@@ -149,6 +149,7 @@ def test_a_part_that_vanished_since_it_was_listed_costs_no_answer(
     assert rows(tmp_path, "SELECT count(*) FROM digests") == ((8,),)
 
 
+@pytest.mark.slow  # CI has writers, readers and merges at once in test_lake_at_once.py
 def test_two_writers_at_once(tmp_path: Path) -> None:
     assert two_writers(tmp_path / "lake", windows=4).endswith("all there, each once")
 
