@@ -1,4 +1,4 @@
-"""Lever `compile`: repeated blocks or the outermost module run as torch.compile makes them."""
+"""Levers on compiled code and kernels: `compile`, `cuda-graphs` and `sdpa`."""
 
 from __future__ import annotations
 

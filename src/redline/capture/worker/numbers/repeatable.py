@@ -1,4 +1,4 @@
-"""Makes a run repeatable: seeds, random numbers of compiled code, and on request no lower precision."""
+"""Makes a run repeatable: seeds, random numbers of compiled code, no lower precision; and rounds worse on request."""
 
 from __future__ import annotations
 
