@@ -1,4 +1,4 @@
-"""The kinds of changes that Redline can switch in an unchanged script, and what each may do to the numbers."""
+"""The kinds of changes that Redline can switch in an unchanged script: one declaration each."""
 
 from __future__ import annotations
 

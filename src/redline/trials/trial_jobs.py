@@ -183,7 +183,10 @@ def _both(
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryTrial:
-    """Of the rank that needs most, in each run."""
+    """How much memory a job needs at its peak, with and without a change, in whole processes.
+
+    Of the rank that needs most, in each run.
+    """
 
     before_bytes: tuple[int, ...]
     after_bytes: tuple[int, ...]

@@ -94,7 +94,7 @@ def decided(pairs: Sequence[TimedPair], negligible: float = NEGLIGIBLE) -> Decis
 
 
 class MachineLoad:
-    """From its making on."""
+    """How much of the machine others used while something was timed."""
 
     def __init__(self) -> None:
         self._busy_s = _busy_s()

@@ -261,7 +261,10 @@ class _Made:
 
 
 class ModelPlaces:
-    """Notes every module as it is made; of those that turn out to be trained, the place is told."""
+    """The statement that makes the trained model, and how the blocks that it repeats are reached from it.
+
+    Notes every module as it is made; of those that turn out to be trained, the place is told.
+    """
 
     def __init__(self, seen: SeenPlaces) -> None:
         self._seen = seen

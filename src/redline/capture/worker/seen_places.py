@@ -114,7 +114,7 @@ class SourceCall:
 
 
 class SourceCalls:
-    """Files are read and parsed once."""
+    """From a frame that is calling something to the call in the text of its file. Files are read and parsed once."""
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[str, dict[tuple[int, int], tuple[ast.Call, ast.stmt]]]] = {}
@@ -187,7 +187,10 @@ def is_call_of(call: ast.Call, wanted: object, name: str, *scopes: Bindings) -> 
 
 
 class OwnFiles:
-    """Those of neither Python, torch, Redline nor an installed package; what has no file is nobody's."""
+    """Which files are the user's own, and which of the frames that run are in them.
+
+    Those of neither Python, torch, Redline nor an installed package; what has no file is nobody's.
+    """
 
     def __init__(self) -> None:
         self._start = os.getcwd()  # noqa: PTH109

@@ -225,7 +225,10 @@ def _norm(tensor: TensorSketch) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class NumberFloors:
-    """By tensor, as norms of differences."""
+    """The floor of each tensor: how far a right run may be from the reference, by runs that round a little worse.
+
+    By tensor, as norms of differences.
+    """
 
     numerics: Numerics
     norms: Mapping[TensorKey, float]

@@ -144,7 +144,9 @@ def takes_timestep(module: torch.nn.Module) -> bool:
 
 
 def locals_of(frame: FrameType) -> Mapping[str, object]:
-    """Before Python 3.13, whoever asks a frame for them leaves a copy there, which would hold tensors of a step.
+    """Local names of a frame of the script, without keeping alive what they stand for.
+
+    Before Python 3.13, whoever asks a frame for them leaves a copy there, which would hold tensors of a step.
 
     That copy is emptied again, unless the script holds it: `locals()` gives the same one.
     """

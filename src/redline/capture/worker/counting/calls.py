@@ -348,7 +348,9 @@ class _AtEnd:
 
 
 class TrainingThread:
-    """The one that imports torch, until an optimizer steps in another, and if that ends, in a third.
+    """The thread that is watched.
+
+    The one that imports torch, until an optimizer steps in another, and if that ends, in a third.
 
     In processes that the script forks, there is none.
     """

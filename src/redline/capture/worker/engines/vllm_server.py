@@ -60,7 +60,10 @@ class VllmServer:
 
 
 class VllmMetrics:
-    """Sums over all engines and labels. Buckets are left out: percentiles are known from the requests themselves."""
+    """Figures that a vLLM server exports at /metrics, taken from its own registry as they change.
+
+    Sums over all engines and labels. Buckets are left out: percentiles are known from the requests themselves.
+    """
 
     def __init__(self) -> None:
         self._asked_ns = 0

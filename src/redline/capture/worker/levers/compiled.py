@@ -1,4 +1,4 @@
-"""Lever `compile`: repeated blocks or the outermost module run as torch.compile makes them."""
+"""Levers on compiled code and kernels: `compile`, `cuda-graphs` and `sdpa`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _ON_CPU = ("flash", "math")
 
 
 class CompiledModules(LinkedLever):
-    """Compiles when they are first called with it on. What cannot be compiled runs as it is, and is told."""
+    """Lever `compile`: repeated blocks or the outermost module run as torch.compile makes them.
+
+    Compiles when they are first called with it on. What cannot be compiled runs as it is, and is told.
+    """
 
     place = COMPILE
 
@@ -168,7 +171,10 @@ def _is_flat_shard(module: torch.nn.Module) -> bool:
 
 
 class GraphedModules(CompiledModules):
-    """torch.compile in its mode `reduce-overhead`, which captures what it compiles where it can."""
+    """Lever `cuda-graphs`: the kernels of compiled code are launched together, as CUDA graphs.
+
+    torch.compile in its mode `reduce-overhead`, which captures what it compiles where it can.
+    """
 
     def took(self) -> LeverEffect:
         effect = super().took()
@@ -194,7 +200,10 @@ def _skipped() -> int:
 
 
 class AttentionBackend(JobLever):
-    """Sets torch's flags; `math` stays on, for calls that the wanted one cannot compute."""
+    """Lever `sdpa`: the implementation that scaled_dot_product_attention takes.
+
+    Sets torch's flags; `math` stays on, for calls that the wanted one cannot compute.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)

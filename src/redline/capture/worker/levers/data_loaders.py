@@ -192,7 +192,10 @@ def _can_be_sent(arguments: Arguments) -> bool:
 
 
 class LargerBatches(LoaderLever):
-    """Frameworks make loaders anew from those of the script: what is larger already stays as it is."""
+    """Lever `batch-times`: batches of every DataLoader of a map-style dataset are several times as large.
+
+    Frameworks make loaders anew from those of the script: what is larger already stays as it is.
+    """
 
     what = "batches {} times as large"
 
@@ -262,7 +265,9 @@ def _rows(arguments: Arguments) -> int | None:
 
 
 class CopiesAhead(JobLever):
-    """`Tensor.to` and `Tensor.cuda`, changed only while it is on, as they are called often.
+    """Lever `non-blocking`: copies of pinned tensors to a CUDA device do not hold up the host.
+
+    `Tensor.to` and `Tensor.cuda`, changed only while it is on, as they are called often.
 
     From memory that is not pinned a copy waits in any case.
     """

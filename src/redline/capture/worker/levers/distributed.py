@@ -76,7 +76,10 @@ def _bytes(module: torch.nn.Module) -> int:
 
 
 class GradientsInBf16(JobLever):
-    """A communication hook that means what torch's own does; that one refuses gloo by its name."""
+    """Lever `bf16-hook`: DistributedDataParallel sends gradients in bfloat16.
+
+    A communication hook that means what torch's own does; that one refuses gloo by its name.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)
@@ -117,7 +120,10 @@ class GradientsInBf16(JobLever):
 
 
 class OwnBuffers(JobLever):
-    """DDP asks before each forward pass whether it is to broadcast them; all ranks answer the same."""
+    """Lever `no-broadcast-buffers`: ranks of DistributedDataParallel keep buffers of their own.
+
+    DDP asks before each forward pass whether it is to broadcast them; all ranks answer the same.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)
@@ -176,7 +182,10 @@ def sharded_units(root: torch.nn.Module) -> list[ShardedUnit]:
 
 
 class KeptParameters(JobLever):
-    """What `reshard_after_forward=False` means, set on units that are sharded already."""
+    """Lever `fsdp-keep`: parameters that FSDP2 has gathered stay whole between the forward and the backward pass.
+
+    What `reshard_after_forward=False` means, set on units that are sharded already.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)
@@ -227,7 +236,10 @@ def _stays_anyway(unit: ShardedUnit) -> bool:
 
 
 class PrefetchedUnits(JobLever):
-    """The order is that of a forward pass, which is looked at first."""
+    """Lever `fsdp-prefetch`: each unit of FSDP2 has the next ones gathered ahead, in both passes.
+
+    The order is that of a forward pass, which is looked at first.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)

@@ -29,7 +29,10 @@ def is_scheduled() -> bool:
 
 
 class ScheduledGarbage(JobLever):
-    """From the first call of a model on. Of the script's own calls of `gc.collect`, every so many really collect."""
+    """Lever `gc-every`: garbage is collected every so many steps, and not when enough objects were made.
+
+    From the first call of a model on. Of the script's own calls of `gc.collect`, every so many really collect.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)
@@ -106,7 +109,10 @@ class ScheduledGarbage(JobLever):
 
 
 class FrozenGarbage(JobLever):
-    """For a whole process it is done when a model is first called, as little exists before, and again once warm."""
+    """Lever `gc-freeze`: what exists is taken out of the garbage collector's sight, which then has little to look at.
+
+    For a whole process it is done when a model is first called, as little exists before, and again once warm.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)

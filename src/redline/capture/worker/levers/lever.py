@@ -60,7 +60,10 @@ class JobView:
 
 
 class CallChain:
-    """Of one module. A module calls what it has as `_compiled_call_impl`, which is neither copied nor saved with it."""
+    """What levers do around the calls of a module, one around the other.
+
+    Of one module. A module calls what it has as `_compiled_call_impl`, which is neither copied nor saved with it.
+    """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
@@ -115,7 +118,10 @@ class CallChains:
 
 
 class RootModules:
-    """Outermost modules with parameters. Where there is an optimizer, only those that are called to be trained."""
+    """The modules that the script itself calls and trains: what levers on a model act upon.
+
+    Outermost modules with parameters. Where there is an optimizer, only those that are called to be trained.
+    """
 
     def __init__(self, listen: Callable[[Then | None], None]) -> None:
         self._listen = listen
@@ -190,7 +196,10 @@ def _alike(children: list[torch.nn.Module]) -> list[torch.nn.Module]:
 
 
 def change_arguments(kind: type[Any], place: int, change: Change) -> None:
-    """Changes are made in the order of their places; subclasses that call the constructor have them too."""
+    """Changes the arguments with which the script makes objects of a class.
+
+    Changes are made in the order of their places; subclasses that call the constructor have them too.
+    """
     if kind not in _changes:
         _changes[kind] = []
         _wrap(kind, _changes[kind])
@@ -265,7 +274,10 @@ class LinkedLever(JobLever):
 
 
 class GuardedLever:
-    """Where it fails once it is switched off, and stays so."""
+    """A lever whose failures are told, and leave the job as it was.
+
+    Where it fails once it is switched off, and stays so.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -45,7 +45,10 @@ _DIMENSIONS = 4
 
 
 class Autocast(LinkedLever):
-    """Around the call of each root. The parameters stay as they are, and the outputs are what they were."""
+    """Lever `autocast`: operators of the outermost module run in a type of 16 bits where torch deems it safe.
+
+    Around the call of each root. The parameters stay as they are, and the outputs are what they were.
+    """
 
     place = AUTOCAST
 
@@ -155,7 +158,10 @@ def _in_float32(output: Any, low: torch.dtype) -> Any:
 
 
 class CheckpointedBlocks(LinkedLever):
-    """Those that are called with a cache, or gather running statistics, are left alone."""
+    """Lever `checkpoint`: repeated blocks keep their inputs only, and compute the rest again in the backward pass.
+
+    Those that are called with a cache, or gather running statistics, are left alone.
+    """
 
     place = CHECKPOINT
 
@@ -218,7 +224,10 @@ def _gathers_statistics(block: torch.nn.Module) -> bool:
 
 
 class OffloadedActivations(LinkedLever):
-    """As torch.autograd.graph.save_on_cpu, but for parameters, which stay, and small tensors."""
+    """Lever `offload`: what the backward pass needs waits for it in the memory of the host.
+
+    As torch.autograd.graph.save_on_cpu, but for parameters, which stay, and small tensors.
+    """
 
     place = OFFLOAD
 
@@ -281,7 +290,10 @@ def saved_on_host(told: OffloadedActivations, device: str = "cuda") -> saved_ten
 
 
 class ChannelsLast(JobLever):
-    """Converts when a root is called next, when no backward pass and no optimizer is at work."""
+    """Lever `channels-last`: the layout in which convolutions are fastest on most devices.
+
+    Converts when a root is called next, when no backward pass and no optimizer is at work.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)

@@ -198,7 +198,10 @@ def _why_not_foreach(groups: list[dict[str, Any]]) -> str:
 
 
 class ForeachClipping(JobLever):
-    """Where the script says `foreach=False`; torch's own default is to do so where it can."""
+    """Lever `clip-foreach`: torch's functions that clip gradients take all tensors at a time.
+
+    Where the script says `foreach=False`; torch's own default is to do so where it can.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)
@@ -260,7 +263,10 @@ def _on(tensors: list[torch.Tensor], device: torch.device) -> list[torch.Tensor]
 
 
 class ZeroGradToNone(JobLever):
-    """`zero_grad` of optimizers and modules, however it is called."""
+    """Lever `zero-grad-none`: gradients are dropped where the script has them filled with zeros.
+
+    `zero_grad` of optimizers and modules, however it is called.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)

@@ -80,7 +80,10 @@ def _text(path: str, *, missing: str) -> str:
 
 
 class CoreShare(JobLever):
-    """All threads of the process that there are, and those that they start."""
+    """Lever `affinity`: each rank of a machine keeps to its own share of the cores.
+
+    All threads of the process that there are, and those that they start.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)
@@ -150,7 +153,10 @@ def _listed(cores: set[int]) -> str:
 
 
 class CudnnBenchmark(JobLever):
-    """It is for models with convolutions on CUDA devices only."""
+    """Lever `cudnn-benchmark`: cuDNN tries its algorithms for each new shape of a convolution.
+
+    It is for models with convolutions on CUDA devices only.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)
@@ -182,7 +188,10 @@ class CudnnBenchmark(JobLever):
 
 
 class MatmulPrecision(JobLever):
-    """Many devices have no such mode: whether bits change is tried on the devices of the job."""
+    """Lever `matmul-precision`: products of float32 matrices may be computed in a lower precision.
+
+    Many devices have no such mode: whether bits change is tried on the devices of the job.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)
@@ -231,7 +240,10 @@ class MatmulPrecision(JobLever):
 
 
 class ThreadCount(JobLever):
-    """The script's own number is the one that there is when it is switched on, or when a model is first called."""
+    """Lever `threads`: how many threads an operator of torch uses on the CPU.
+
+    The script's own number is the one that there is when it is switched on, or when a model is first called.
+    """
 
     def __init__(self, lever: Lever) -> None:
         super().__init__(lever)
@@ -266,7 +278,10 @@ class ThreadCount(JobLever):
 
 
 class ScriptSwitch(JobLever):
-    """What it changes is the script's own affair."""
+    """Lever `switch`: `redline.switch("name")` in the script itself is true while it is on.
+
+    What it changes is the script's own affair.
+    """
 
     def switch(self, on: bool) -> None:
         api.set_switch(self.lever.value, on=on)

@@ -46,7 +46,7 @@ def record_numbers(context: ProcessContext) -> None:
 
 
 class LossNumbers:
-    """The sum of all of a step."""
+    """Records the losses from which backward passes begin, without what a gradient scaler multiplies them by."""
 
     def __init__(self, state: NumbersState, perturbation: Perturbation | None) -> None:
         self._state = state
@@ -94,7 +94,7 @@ class LossNumbers:
 
 
 class NumbersEnd:
-    """Of one process."""
+    """Writes the numbers of a process to its file, when enough steps are done or the script ends, and ends it."""
 
     def __init__(self, state: NumbersState) -> None:
         self._state = state

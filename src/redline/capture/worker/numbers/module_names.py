@@ -126,7 +126,10 @@ class OpenCall:
 
 
 class NamedCalls:
-    """Of the thread that calls; threads of a backward pass have their own."""
+    """Calls of modules as they come and go: which are outermost, which are leaves, and under which name each is known.
+
+    Of the thread that calls; threads of a backward pass have their own.
+    """
 
     def __init__(self, names: ModuleNames) -> None:
         self._names = names

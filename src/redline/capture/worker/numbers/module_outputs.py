@@ -120,7 +120,10 @@ class ModuleOutputs:
 # So a dropout that is on in evaluation, has another probability, or another mask when checkpointing computes again, is
 # still seen, while an implementation with other random numbers is not taken for a mistake.
 class DropoutSwitch:
-    """Tells `told` the probability of each dropout that would be applied; 0 where a module is not training."""
+    """Switches dropout off, whose masks no two implementations share, and tells where how much of it there would be.
+
+    Tells `told` the probability of each dropout that would be applied; 0 where a module is not training.
+    """
 
     def __init__(self, told: Callable[[float, bool], None]) -> None:
         self._told = told

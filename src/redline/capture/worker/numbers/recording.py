@@ -293,7 +293,10 @@ def _flat_index(along: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
 
 
 class NumbersState:
-    """Shared by all that record something."""
+    """Where the recording of a process stands: in which step, with which tensors, what failed, and whether it is over.
+
+    Shared by all that record something.
+    """
 
     def __init__(self, context: ProcessContext, check: NumberCheck) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""Makes a run repeatable: seeds, random numbers of compiled code, and on request no lower precision."""
+"""Makes a run repeatable: seeds, random numbers of compiled code, no lower precision; and rounds worse on request."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _reduce_in_full_precision() -> None:
 
 # How such errors grow through a model, and through its steps, tells how far two right runs may be apart.
 class Perturbation:
-    """Of one run."""
+    """Rounds worse than the hardware does: each result of a leaf module, and its gradient, is off by up to eps."""
 
     def __init__(self, check: NumberCheck) -> None:
         self._check = check

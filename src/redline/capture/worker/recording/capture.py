@@ -374,7 +374,10 @@ def _held_tensors(optimizers: Optimizers, calls: ModuleCalls) -> HeldTensorsColl
 
 
 class Optimizers:
-    """None of them is kept alive: each may hold as much memory as the model. Nor is one compared or hashed."""
+    """The optimizers that have stepped in this process, each with a number of its own.
+
+    None of them is kept alive: each may hold as much memory as the model. Nor is one compared or hashed.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[ref[Optimizer], int]] = {}

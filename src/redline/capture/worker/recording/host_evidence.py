@@ -141,7 +141,10 @@ class Collected:
 # bytecode that it runs: in a callback written in Python, whose exceptions are printed and dropped, so that the script
 # would miss what its handler raises.
 class GcRunCollector:
-    """The callback is in Python's list only while a window is open."""
+    """Runs of Python's garbage collector while a window is open, with their length.
+
+    The callback is in Python's list only while a window is open.
+    """
 
     key = "collections"
 
@@ -206,7 +209,10 @@ def _total(stats: list[dict[str, int]], name: str) -> int:
 
 
 class CollectiveNumberCollector:
-    """Asks the groups of this process, which know without asking other ranks."""
+    """How many collectives each process group has had, at the borders of a window: gloo writes no numbers of them.
+
+    Asks the groups of this process, which know without asking other ranks.
+    """
 
     key = "groups"
 
@@ -249,7 +255,10 @@ def _groups() -> Iterator[tuple[str, list[int], int]]:
 
 
 class MachineShareCollector:
-    """Read when the window closes; what changes meanwhile, at the borders of its first steps too."""
+    """What the process may use of its machine: cores by affinity and by quota, threads of torch, and who else runs.
+
+    Read when the window closes; what changes meanwhile, at the borders of its first steps too.
+    """
 
     key = "machine"
 
@@ -330,7 +339,10 @@ def _throttled_ns() -> int | None:
 
 # Wall time of an operator is not compute time while the thread waits for a core: these counters tell the two apart.
 class StepCounterCollector:
-    """One reading at each border of a step."""
+    """Per captured step, of the training thread: CPU time, time in the run queue and context switches.
+
+    One reading at each border of a step.
+    """
 
     key = "steps"
 
@@ -391,7 +403,10 @@ def schedstat(path: str) -> tuple[int, int] | None:
 
 # Read when the window opens and when it closes, and at no step: a process may have hundreds of threads.
 class ThreadTimeCollector:
-    """Two readings of all threads."""
+    """The busiest threads of the process over a window: CPU time and time in the run queue of each.
+
+    Two readings of all threads.
+    """
 
     key = "threads"
 

@@ -335,7 +335,7 @@ class NoRoom(Exception):  # noqa: N818 (an outcome)
 
 
 class WindowRoom:
-    """What the window may take."""
+    """Memory for a window. A limit that the process comes near costs the window, never the job."""
 
     def __init__(self, most_bytes: int) -> None:
         self._allowed_bytes = most_bytes

@@ -141,7 +141,9 @@ class TimedWindow:
 # by that, no system call and no sleep, and no signal is used. What comes from outside meanwhile, such as an exception
 # that a signal handler of the script raises, leaves the call where the script would have seen it.
 class MainThreadCall:
-    """The one call that is asked for at a time.
+    """Runs a function in the main thread between two instructions of the script, asked for by another thread.
+
+    The one call that is asked for at a time.
 
     What Python calls is `PyObject_IsTrue` on this object: a function in C, which unlike one of ours can be left by an
     exception at every instruction.

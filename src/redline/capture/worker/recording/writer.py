@@ -278,7 +278,10 @@ class OrderlyEnd:
 
 @contextmanager
 def untold() -> Iterator[None]:
-    """Meanwhile a child of ours may end without the script's handler of SIGCHLD being called for it."""
+    """Children that the script forks: they end as they would without us, and its signals speak of nobody else's.
+
+    Meanwhile a child of ours may end without the script's handler of SIGCHLD being called for it.
+    """
     handler = signal.getsignal(signal.SIGCHLD)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
