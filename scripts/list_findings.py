@@ -10,7 +10,7 @@ from pathlib import Path
 from redline.findings.pages import codes, page_of
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
-from redline.findings.rule_modules import FOLDERS, codes_in
+from redline.findings.rule_modules import LIMITS, codes_of
 from redline.ledger.memory.causes.cause import MemoryRule
 from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
 from redline.report.explain.text import BYTES, HEADINGS, REQUESTS
@@ -42,8 +42,8 @@ def rows(language: str) -> set[str]:
 
 def tables() -> Iterator[str]:
     known = {rule.code: rule for rule in RULES}
-    for folder in FOLDERS:
-        lines = [row(known[code]) for code in codes_in(folder)]
+    for folder in LIMITS:
+        lines = [row(known[code]) for code in codes_of(folder)]
         yield "\n".join([f"## {_(HEADINGS[folder])}", "", HEADS[spoken()], "|---|---|---|---|", *lines, ""])
     for heading, rules in ((REQUESTS, SERVING_RULES), (BYTES, MEMORY_RULES)):
         lines = [request_row(rule) for rule in rules]
