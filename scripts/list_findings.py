@@ -11,12 +11,12 @@ from redline.findings.pages import codes, page_of
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
 from redline.findings.rule_modules import LIMITS, codes_of
-from redline.ledger.memory.causes.cause import MemoryRule
-from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
+from redline.ledger.memory.causes import RULES as MEMORY_RULES
+from redline.ledger.memory.causes import MemoryRule
 from redline.report.explain.text import BYTES, HEADINGS, REQUESTS
 from redline.report.language import LANGUAGES, _, speaking, spoken
-from redline.serving.causes.cause import ServingRule
-from redline.serving.causes.registry import RULES as SERVING_RULES
+from redline.serving.causes import RULES as SERVING_RULES
+from redline.serving.causes import ServingRule
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = {"en": REFERENCE / "findings.md", "zh": REFERENCE / "findings.zh-CN.md"}

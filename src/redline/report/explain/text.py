@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from redline.capture.lever_kinds import KINDS
 from redline.findings.pages import Page, page_of, request_codes
 from redline.findings.rule_modules import LIMITS, codes_of
-from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
+from redline.ledger.memory.causes import RULES as MEMORY_RULES
 from redline.report.language import _, marked, spoken
 from redline.report.terminal import as_text, fitted, left
 from redline.trials.lever_pages import lever_page_of
