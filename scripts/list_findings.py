@@ -37,15 +37,15 @@ def request_row(rule: Rule | ServingRule | MemoryRule) -> str:
 
 def rows(language: str) -> set[str]:
     with speaking(language):
-        return {*(row(rule) for rule in RULES), *(request_row(rule) for rule in (*SERVING_RULES, *MEMORY_RULES))}
+        return {*map(row, RULES), *map(request_row, SERVING_RULES), *map(request_row, MEMORY_RULES)}
 
 
 def tables() -> Iterator[str]:
     known = {rule.code: rule for rule in RULES}
-    for folder in LIMITS:
-        lines = [row(known[code]) for code in codes_of(folder)]
-        yield "\n".join([f"## {_(HEADINGS[folder])}", "", HEADS[spoken()], "|---|---|---|---|", *lines, ""])
-    for heading, rules in ((REQUESTS, SERVING_RULES), (BYTES, MEMORY_RULES)):
+    for limit in LIMITS:
+        lines = [row(known[code]) for code in codes_of(limit)]
+        yield "\n".join([f"## {_(HEADINGS[limit])}", "", HEADS[spoken()], "|---|---|---|---|", *lines, ""])
+    for heading, rules in ((REQUESTS, tuple(SERVING_RULES)), (BYTES, tuple(MEMORY_RULES))):
         lines = [request_row(rule) for rule in rules]
         yield "\n".join([f"## {_(heading)}", "", REQUEST_HEADS[spoken()], "|---|---|---|", *lines, ""])
 

@@ -19,7 +19,7 @@ PLACE = re.compile(rf"((?:{'|'.join(LIMITS)})(?:_[a-z0-9]+)*)/([a-z][a-z0-9_]*)"
 WHERE = f"such as host_waits/number_reads; modules begin with {', '.join(LIMITS)}"
 
 IMPORTS = {
-    "ClaimOrder": "redline.findings.claim_order",
+    "ClaimOrder": "redline.findings.rule",
     "Grade": "redline.findings.evidence",
     "RuleMatch": "redline.findings.rule",
     "rule": "redline.findings.rule",
@@ -116,7 +116,7 @@ def main(arguments: list[str]) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path}")
-    print("choose its place in the order of claims: src/redline/findings/claim_order.py")
+    print("choose its place in the order of claims: ClaimOrder in src/redline/findings/rule.py")
     return 0
 
 

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.findings.aggregate import findings_of, with_forecasts
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.finding import Finding, Findings, GainForecast
 from redline.findings.match import matches_of
-from redline.findings.rule import JobMatch, MatchTotals, Rule, RuleMatch
+from redline.findings.rule import ClaimOrder, JobMatch, MatchTotals, Rule, RuleMatch
 from redline.ledger.accounts import COMPUTE as KERNEL_ACCOUNTS
 from redline.ledger.job.combine import Diagnosis, combine
 from redline.ledger.job.first_screen import outline_of

@@ -29,7 +29,7 @@ def script() -> ModuleType:
 
 def test_a_rule_begins(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main(["RL-X42", "host_disks/slow_disk", "Do this instead", "--root", str(tmp_path)]) == 0
-    assert "src/redline/findings/claim_order.py" in capsys.readouterr().out
+    assert "src/redline/findings/rule.py" in capsys.readouterr().out
     rule = imported(tmp_path / "src/redline/findings/rules/host_disks.py", "host_disks").slow_disk
     assert isinstance(rule, Rule)
     assert rule.code == "RL-X42"

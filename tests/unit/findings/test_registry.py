@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.registry import RULES, RULES_OF_PLANS
+from redline.findings.rule import ClaimOrder
 from redline.findings.rule_modules import LIMITS, codes_of, modules_of
 from tests.support.command_line import ROOT
 

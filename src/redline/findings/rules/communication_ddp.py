@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.exposed import (
     FP32,
@@ -23,6 +22,7 @@ from redline.findings.exposed import (
     untold_figures,
 )
 from redline.findings.rule import (
+    ClaimOrder,
     JobMatch,
     MatchTotals,
     RuleMatch,

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
 from redline.findings.exposed import begun_in_steps, exchanges_where, matter, time_of, untold, untold_figures
-from redline.findings.rule import JobMatch, adds, alone, rule, says
+from redline.findings.rule import ClaimOrder, JobMatch, adds, alone, rule, says
 from redline.findings.sharding import exposed_gathers, gathered_again, groups_of, parameter_gathers
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.rank.activity import Mask

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
 from redline.findings.exposed import (
     FP32,
@@ -21,7 +20,7 @@ from redline.findings.exposed import (
     untold,
     untold_figures,
 )
-from redline.findings.rule import JobMatch, adds, alone, ratio, rule, says, value
+from redline.findings.rule import ClaimOrder, JobMatch, adds, alone, ratio, rule, says, value
 from redline.findings.sharding import with_hooks
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.rank.activity import Mask

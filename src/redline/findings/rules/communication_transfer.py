@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
 from redline.findings.exposed import (
     begun_in_steps,
@@ -23,15 +22,7 @@ from redline.findings.exposed import (
     untold,
     untold_figures,
 )
-from redline.findings.rule import (
-    JobMatch,
-    adds,
-    alone,
-    rule,
-    says,
-    total,
-    value,
-)
+from redline.findings.rule import ClaimOrder, JobMatch, adds, alone, rule, says, total, value
 from redline.findings.rules.communication_gradients import after_backward
 from redline.ledger.job.collective_table import CollectiveRow
 from redline.ledger.job.combine import Diagnosis

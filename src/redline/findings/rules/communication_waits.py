@@ -7,27 +7,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Evidence, Grade
-from redline.findings.exposed import (
-    begun_in_steps,
-    exchanges_where,
-    held_up_until,
-    last_part,
-    matter,
-    waiting_of,
-)
-from redline.findings.rule import (
-    JobMatch,
-    MatchTotals,
-    Value,
-    adds,
-    alone,
-    rule,
-    says,
-    total,
-    value,
-)
+from redline.findings.exposed import begun_in_steps, exchanges_where, held_up_until, last_part, matter, waiting_of
+from redline.findings.rule import ClaimOrder, JobMatch, MatchTotals, Value, adds, alone, rule, says, total, value
 from redline.findings.rules.host_cores import starved_machine
 from redline.ledger.accounts import COMPUTE
 from redline.ledger.job.combine import Diagnosis

@@ -2,16 +2,8 @@
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Evidence, Grade
-from redline.findings.rule import (
-    MatchTotals,
-    RuleMatch,
-    alone,
-    rule,
-    says,
-    whole,
-)
+from redline.findings.rule import ClaimOrder, MatchTotals, RuleMatch, alone, rule, says, whole
 from redline.ledger.accounts import IDLE
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Grade
-from redline.findings.rule import RuleMatch, alone, ratio, rule, says
+from redline.findings.rule import ClaimOrder, RuleMatch, alone, ratio, rule, says
 from redline.findings.savings import work_that_stays
 from redline.findings.what_if import launching_gone
 from redline.ledger.accounts import IDLE, Account

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
 from redline.findings.fixes import optimizer_fix
 from redline.findings.optimizer_work import cost, launched_during, optimizer_steps, outermost
-from redline.findings.rule import RuleMatch, alone, mean, rule, says, value
+from redline.findings.rule import ClaimOrder, RuleMatch, alone, mean, rule, says, value
 from redline.ledger.rank.host_phases import Phase
 from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis

@@ -5,19 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.kinds_of_work import WorkKind, around_models, is_training, kinds_in
-from redline.findings.rule import (
-    MatchTotals,
-    RuleMatch,
-    adds,
-    alone,
-    rule,
-    says,
-    value,
-    whole,
-)
+from redline.findings.rule import ClaimOrder, MatchTotals, RuleMatch, adds, alone, rule, says, value, whole
 from redline.findings.rules.host_launches import FEW_KERNELS
 from redline.findings.usual_steps import without_warm_up
 from redline.ledger.accounts import IDLE, Account

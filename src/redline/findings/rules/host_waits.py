@@ -3,9 +3,8 @@
 import numpy as np
 
 from redline.findings.callers import caller_of, site_of
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
-from redline.findings.rule import RuleMatch, Value, adds, alone, rule, says
+from redline.findings.rule import ClaimOrder, RuleMatch, Value, adds, alone, rule, says
 from redline.findings.what_if import reading_gone, synchronising_gone, waiting_gone
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.ledger.rank.step_borders import engine_gaps

@@ -5,11 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from redline.findings.callers import site_of
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.fixes import loader_fix, loader_names
 from redline.findings.kinds_of_work import WorkKind, kinds_in
-from redline.findings.rule import MatchTotals, RuleMatch, adds, alone, mean, rule, says, value
+from redline.findings.rule import ClaimOrder, MatchTotals, RuleMatch, adds, alone, mean, rule, says, value
 from redline.findings.rules.host_waits import copying
 from redline.findings.what_if import loading_gone
 from redline.ledger.accounts import Account

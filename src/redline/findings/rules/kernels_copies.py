@@ -3,10 +3,9 @@
 import numpy as np
 
 from redline.findings.callers import caller_of, site_of
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
 from redline.findings.operator_cost import backward_of, cost_of, marked, read_again
-from redline.findings.rule import RuleMatch, adds, ratio, rule, says
+from redline.findings.rule import ClaimOrder, RuleMatch, adds, ratio, rule, says
 from redline.findings.savings import beyond, in_families, savings
 from redline.findings.tensor_copies import layout_conversions, mixed_layouts, plain_copies
 from redline.ledger.rank.activity import Mask

@@ -9,12 +9,11 @@ from math import prod
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
 from redline.findings.exposed import last_part
 from redline.findings.fixes import is_training
 from redline.findings.operator_cost import argument_texts, backward_of, cost_of, operators_in_steps, outermost
-from redline.findings.rule import RuleMatch, rule, says
+from redline.findings.rule import ClaimOrder, RuleMatch, rule, says
 from redline.ledger.rank.activity import Mask
 from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis

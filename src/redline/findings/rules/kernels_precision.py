@@ -3,10 +3,9 @@
 import numpy as np
 
 from redline.findings.callers import caller_of, site_of
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
 from redline.findings.operator_cost import are_inside, backward_of, cost_of, marked, read_again, where_arguments
-from redline.findings.rule import RuleMatch, adds, ratio, rule, says
+from redline.findings.rule import ClaimOrder, RuleMatch, adds, ratio, rule, says
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
 from redline.findings.tensor_copies import type_round_trips
 from redline.findings.what_if import claimed_time_gone

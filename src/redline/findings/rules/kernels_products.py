@@ -5,18 +5,10 @@ from math import prod
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.model_calls import steady_growth
 from redline.findings.operator_cost import argument_texts
-from redline.findings.rule import (
-    MatchTotals,
-    RuleMatch,
-    adds,
-    ratio,
-    rule,
-    says,
-)
+from redline.findings.rule import ClaimOrder, MatchTotals, RuleMatch, adds, ratio, rule, says
 from redline.findings.savings import FLOPS_PER_BYTE, PRODUCTS, in_families, of_calls, savings, work_that_stays
 from redline.ledger.rank.distinct import distinct
 from redline.ledger.rank.host_phases import Phase

@@ -5,18 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.optimizer_work import launched_during
-from redline.findings.rule import (
-    MatchTotals,
-    RuleMatch,
-    adds,
-    ratio,
-    rule,
-    says,
-)
+from redline.findings.rule import ClaimOrder, MatchTotals, RuleMatch, adds, ratio, rule, says
 from redline.findings.rules.kernels_products import headroom_of
 from redline.findings.usual_steps import without_warm_up
 from redline.ledger.rank.activity import Mask
@@ -187,10 +179,7 @@ def _explain_allocator_stalls(totals: MatchTotals) -> Iterator[Evidence]:
         yield Evidence(
             "At the allocation peak, {unusable_bytes} is reserved but not allocated: {unusable_share} of the "
             "device memory.",
-            {
-                "unusable_bytes": unusable_bytes / max(ranks, 1),
-                "unusable_share": unusable_bytes / max(memory_bytes, 1),
-            },
+            {"unusable_bytes": unusable_bytes / max(ranks, 1), "unusable_share": unusable_bytes / max(memory_bytes, 1)},
         )
 
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Bearing, Grade
 from redline.findings.finding import Finding
-from redline.findings.rule import JobMatch, RuleMatch, rule, says, total, value
+from redline.findings.rule import ClaimOrder, JobMatch, RuleMatch, rule, says, total, value
 from redline.findings.rules.host_launches import has_stacks
 from redline.findings.usual_steps import is_usual
 from redline.ledger.accounts import Account

@@ -3,21 +3,10 @@
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
-from redline.findings.claim_order import ClaimOrder
-from redline.findings.engine_steps import PHASES, phases_of, steps_in
 from redline.findings.evidence import Evidence, Grade
-from redline.findings.rule import (
-    MatchTotals,
-    RuleMatch,
-    adds,
-    mean,
-    ratio,
-    rule,
-    says,
-    total,
-    value,
-)
+from redline.findings.rule import ClaimOrder, MatchTotals, RuleMatch, adds, mean, ratio, rule, says, total, value
 from redline.findings.rules.host_launches import has_stacks, stacks_inflate
 from redline.findings.savings import in_families, of_calls, savings
 from redline.findings.what_if import launching_gone
@@ -30,6 +19,25 @@ from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NONE
 from redline.trace import schema
 from redline.trace.steps import ENGINE_ANCHOR
+
+PHASES = ("prefill", "decode", "mixed")
+
+
+def phases_of(analysis: RankAnalysis) -> npt.NDArray[np.str_]:
+    """Of each step; "" where it is not told, as in training."""
+    timeline = analysis.timeline
+    labels, which = np.unique(timeline.steps.label, return_inverse=True)
+    phases: npt.NDArray[np.str_] = np.array(
+        [schema.phase_of(timeline.text(label)) for label in labels.tolist()], np.str_
+    )
+    return phases[which]
+
+
+def steps_in(analysis: RankAnalysis, *phases: str) -> Intervals:
+    """The time of all steps of these phases."""
+    chosen = np.isin(phases_of(analysis), phases)
+    return Intervals.union_of(analysis.ledger.start_ns[chosen], analysis.ledger.end_ns[chosen])
+
 
 PHASE_BUSY_SHARE = 0.7  # of the steps of a phase: the device, and not launching, limits it
 UNKNOWN_SHARE = 0.5  # of the compute of a phase

@@ -7,7 +7,8 @@ from itertools import chain
 
 import numpy as np
 
-from redline.findings.called_models import (
+from redline.findings.evidence import Grade
+from redline.findings.model_calls import (
     ModelCall,
     is_usual,
     model_of,
@@ -16,14 +17,7 @@ from redline.findings.called_models import (
     tensors_of_call,
     time_of,
 )
-from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Grade
-from redline.findings.rule import (
-    RuleMatch,
-    rule,
-    says,
-    value,
-)
+from redline.findings.rule import ClaimOrder, RuleMatch, rule, says, value
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.timeline import Kind

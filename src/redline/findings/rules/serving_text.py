@@ -7,12 +7,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from redline.findings.called_models import ModelCall, is_usual, shapes_of_call, steps_of_calls
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Grade
-from redline.findings.model_calls import LayerCalls, heaviest_layers, runs_backward, steady_growth
+from redline.findings.model_calls import (
+    LayerCalls,
+    ModelCall,
+    heaviest_layers,
+    is_usual,
+    runs_backward,
+    shapes_of_call,
+    steady_growth,
+    steps_of_calls,
+)
 from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
-from redline.findings.rule import RuleMatch, rule, says
+from redline.findings.rule import ClaimOrder, RuleMatch, rule, says
 from redline.ledger.rank.disjoint_work import Owned
 from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis
