@@ -10,13 +10,13 @@ from pathlib import Path
 from redline.findings.pages import codes, page_of
 from redline.findings.registry import RULES
 from redline.findings.rule import Rule
-from redline.findings.rule_modules import FOLDERS, codes_in
-from redline.ledger.memory.causes.cause import MemoryRule
-from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
+from redline.findings.rule_modules import LIMITS, codes_of
+from redline.ledger.memory.causes import RULES as MEMORY_RULES
+from redline.ledger.memory.causes import MemoryRule
 from redline.report.explain.text import BYTES, HEADINGS, REQUESTS
 from redline.report.language import LANGUAGES, _, speaking, spoken
-from redline.serving.causes.cause import ServingRule
-from redline.serving.causes.registry import RULES as SERVING_RULES
+from redline.serving.causes import RULES as SERVING_RULES
+from redline.serving.causes import ServingRule
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = {"en": REFERENCE / "findings.md", "zh": REFERENCE / "findings.zh-CN.md"}
@@ -37,15 +37,15 @@ def request_row(rule: Rule | ServingRule | MemoryRule) -> str:
 
 def rows(language: str) -> set[str]:
     with speaking(language):
-        return {*(row(rule) for rule in RULES), *(request_row(rule) for rule in (*SERVING_RULES, *MEMORY_RULES))}
+        return {*map(row, RULES), *map(request_row, SERVING_RULES), *map(request_row, MEMORY_RULES)}
 
 
 def tables() -> Iterator[str]:
     known = {rule.code: rule for rule in RULES}
-    for folder in FOLDERS:
-        lines = [row(known[code]) for code in codes_in(folder)]
-        yield "\n".join([f"## {_(HEADINGS[folder])}", "", HEADS[spoken()], "|---|---|---|---|", *lines, ""])
-    for heading, rules in ((REQUESTS, SERVING_RULES), (BYTES, MEMORY_RULES)):
+    for limit in LIMITS:
+        lines = [row(known[code]) for code in codes_of(limit)]
+        yield "\n".join([f"## {_(HEADINGS[limit])}", "", HEADS[spoken()], "|---|---|---|---|", *lines, ""])
+    for heading, rules in ((REQUESTS, tuple(SERVING_RULES)), (BYTES, tuple(MEMORY_RULES))):
         lines = [request_row(rule) for rule in rules]
         yield "\n".join([f"## {_(heading)}", "", REQUEST_HEADS[spoken()], "|---|---|---|", *lines, ""])
 

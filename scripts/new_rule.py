@@ -1,64 +1,43 @@
-"""Begin a new rule: `python scripts/new_rule.py RL-H42 host/cause_in_words "Do this instead"`.
+"""Begin a new rule: `python scripts/new_rule.py RL-H42 host_waits/cause_in_words "Do this instead"`.
 
-Writes its module, its page and its test; nothing else has to be touched. What is to be filled in stands in comments;
-the tests of the page and of the rule fail until it is. Nothing that exists is overwritten.
+Writes its function, its page and its test; nothing else has to be touched. What is to be filled in stands in comments;
+the tests of the page and of the rule fail until it is. Nothing that exists is overwritten: modules are added to.
 """
 
 import argparse
+import ast
 import re
 import sys
 from pathlib import Path
 
 from redline.findings.pages import SECTIONS
-from redline.findings.rule_modules import FOLDERS
+from redline.findings.rule_modules import LIMITS
 
 ROOT = Path(__file__).parents[1]
 CODE = re.compile(r"RL-[A-Z]{1,2}[0-9]{2}")
-PLACE = re.compile(rf"({'|'.join(FOLDERS)})/[a-z][a-z0-9_]*")
+PLACE = re.compile(rf"((?:{'|'.join(LIMITS)})(?:_[a-z0-9]+)*)/([a-z][a-z0-9_]*)")
+WHERE = f"such as host_waits/number_reads; modules begin with {', '.join(LIMITS)}"
 
-MODULE = '''\
-"""{code}: what causes it, in one line."""
+IMPORTS = {
+    "ClaimOrder": "redline.findings.rule",
+    "Grade": "redline.findings.evidence",
+    "RuleMatch": "redline.findings.rule",
+    "rule": "redline.findings.rule",
+    "says": "redline.findings.rule",
+    "Account": "redline.ledger.accounts",
+    "RankAnalysis": "redline.ledger.rank.rank_analysis",
+    "Numerics": "redline.numerics",
+}
+FUNCTION = '''
 
-from collections.abc import Iterator
-
-from redline.ledger.accounts import Account
-from redline.ledger.rank.rank_analysis import RankAnalysis
-from redline.findings.claim_order import ClaimOrder
-from redline.findings.evidence import Evidence, Grade
-from redline.numerics import Numerics
-from redline.findings.rule import MatchTotals, Rule, RuleMatch
-
-LEAST_SHARE = 0.03  # of the step: below this the rule is silent
-
-
-def match(analysis: RankAnalysis) -> RuleMatch | None:
-    """The time that would be gone with the cause; None where it is not there."""
+@rule("{code}", ClaimOrder.MOMENTS, Numerics.BITWISE, Grade.HYPOTHESIS, least_share=0.03)
+@says("What was found, with its figures: {{claimed_ns}} of each step of {{step_ns}}.")
+def {name}(analysis: RankAnalysis) -> RuleMatch | None:
+    """What causes it, in one line. Returns the time that would be gone with the cause; None where it is not there."""
     claim = analysis.idle_in(Account.HOST)
-    return RuleMatch(claim=claim, figures={{"claimed_ns": float(claim.length_ns)}}) if len(claim) else None
-
-
-def explain(totals: MatchTotals) -> Iterator[Evidence]:
-    yield Evidence(
-        "What was found, with its figures: {{claimed_ns}} of each step of {{step_ns}}.",
-        {{"claimed_ns": totals.per_step("claimed_ns"), "step_ns": totals.step_ns}},
-    )
-
-
-RULE = Rule(
-    code="{code}",
-    claims=ClaimOrder.MOMENTS,
-    numerics=Numerics.BITWISE,
-    grade=Grade.HYPOTHESIS,
-    match=match,
-    explain=explain,
-    least_share=LEAST_SHARE,
-)
+    return RuleMatch(claim, claimed_ns=claim.length_ns) if len(claim) else None
 '''
-TEST = '''\
-"""{code}: fires on its trace, claims what it should, and leaves its counter-trace alone."""
-
-import pytest
-
+TEST = """
 
 def test_{name}_claims_its_time() -> None:
     pytest.fail("make a trace with the cause, and compare what {code} claims with what you put in")
@@ -66,7 +45,7 @@ def test_{name}_claims_its_time() -> None:
 
 def test_{name}_is_silent_without_its_cause() -> None:
     pytest.fail("make a trace that looks alike, but has another cause: {code} must say nothing")
-'''
+"""
 ADVICE = {
     "symptom": "What the trace shows, with every threshold of the rule.",
     "cause": "Why it happens. The first sentence, up to a colon, stands in the verdict: it must be understood alone.",
@@ -86,36 +65,58 @@ def page(code: str, title: str) -> str:
     return "\n".join([f"# {code}: {title}\n", *parts])
 
 
-def files(code: str, place: str, title: str) -> dict[str, str]:
+def module(before: str, code: str, name: str) -> str:
+    tree = ast.parse(before or '"""Its one job, in one line."""\n')
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    known = {alias.name for node in imports for alias in node.names}
+    lines = (before or ast.unparse(tree)).splitlines()
+    here = imports[0].lineno - 1 if imports else 1
+    missing = [f"from {source} import {needed}" for needed, source in IMPORTS.items() if needed not in known]
+    added = missing if imports else ["", *missing]
+    return "\n".join([*lines[:here], *added, *lines[here:]]) + "\n" + FUNCTION.format(code=code, name=name)
+
+
+def test_module(before: str, code: str, name: str) -> str:
+    text = before or f'"""{code}: fires on its trace, claims what it should, and leaves its counter-trace alone."""\n\n'
+    if "\nimport pytest\n" not in text:
+        head, _, rest = text.partition('"""\n\n')
+        text = f'{head}"""\n\nimport pytest\n{rest}'
+    return text + TEST.format(code=code, name=name)
+
+
+def files(code: str, place: str, title: str, root: Path) -> dict[str, str]:
     """By path, from the root of a checkout."""
-    folder, cause = place.split("/")
+    parts = PLACE.fullmatch(place)
+    assert parts is not None
+    source, test = (f"src/redline/findings/rules/{parts[1]}.py", f"tests/unit/findings/rules/test_{parts[1]}.py")
+    old, old_test = ((root / path).read_text("utf-8") if (root / path).exists() else "" for path in (source, test))
     return {
-        f"src/redline/findings/rules/{folder}/{cause}.py": MODULE.format(code=code),
+        source: module(old, code, parts[2]),
         f"docs/findings/{code}.md": page(code, title),
-        f"tests/unit/findings/rules/{folder}/test_{cause}.py": TEST.format(code=code, name=cause),
+        test: test_module(old_test, code, parts[2]),
     }
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("code", help="of the finding: RL-, letters of its subject, two digits")
-    parser.add_argument("place", help=f"folder and cause, such as host/item_reads; folders: {', '.join(FOLDERS)}")
+    parser.add_argument("place", help=f"module and cause, {WHERE}")
     parser.add_argument("title", help="what to do, in the imperative")
     parser.add_argument("--root", type=Path, default=ROOT, help="folder of the checkout (default: this one)")
     options = parser.parse_args(arguments)
     if not CODE.fullmatch(options.code):
         parser.error(f"{options.code!r} is not a code such as RL-H42")
     if not PLACE.fullmatch(options.place):
-        parser.error(f"{options.place!r} is not a place such as host/item_reads; folders: {', '.join(FOLDERS)}")
-    new = {options.root / path: text for path, text in files(options.code, options.place, options.title).items()}
-    there = [path for path in new if path.exists()]
-    if there:
-        parser.error(f"{there[0]} exists")
-    for path, text in new.items():
+        parser.error(f"{options.place!r} is not a place {WHERE}")
+    there = options.root / "docs" / "findings" / f"{options.code}.md"
+    if there.exists():
+        parser.error(f"{there} exists")
+    for place, text in files(options.code, options.place, options.title, options.root).items():
+        path = options.root / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path}")
-    print("choose its place in the order of claims: src/redline/findings/claim_order.py")
+    print("choose its place in the order of claims: ClaimOrder in src/redline/findings/rule.py")
     return 0
 
 

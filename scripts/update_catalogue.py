@@ -20,7 +20,13 @@ SOURCES = ROOT / "src" / "redline"
 FOLDER = SOURCES / "report" / "locale"
 TEMPLATE = FOLDER / "redline.pot"
 METHODS = [("report/**.py", "python"), ("findings/**.py", "python"), ("report/html/**.j2", "jinja2")]
-KEYWORDS: dict[str, tuple[int, ...] | None] = {"_": None, "ngettext": (1, 2), "marked": None, "Evidence": (1,)}
+KEYWORDS: dict[str, tuple[int, ...] | None] = {
+    "_": None,
+    "ngettext": (1, 2),
+    "marked": None,
+    "Evidence": (1,),
+    "says": (1,),
+}
 _NO_DATE = datetime(2026, 1, 1, tzinfo=UTC)  # so that the same texts make the same files
 _VARYING = (
     "POT-Creation-Date",

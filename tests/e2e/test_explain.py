@@ -5,7 +5,7 @@ import pytest
 from redline.capture.lever_kinds import KINDS
 from redline.cli import arguments, main
 from redline.findings import pages
-from redline.findings.rule_modules import FOLDERS
+from redline.findings.rule_modules import LIMITS
 from redline.report.explain.text import HEADINGS, sections
 from redline.report.language import LANGUAGES
 from redline.report.terminal import width_of
@@ -67,7 +67,7 @@ def test_without_a_code_all_are_listed_by_what_limits(
 
 
 def test_every_folder_of_rules_has_a_heading() -> None:
-    assert tuple(HEADINGS) == FOLDERS
+    assert tuple(HEADINGS) == LIMITS
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from redline.findings.pages import Page
 from redline.findings.rule import Rule
-from redline.ledger.memory.causes.cause import MemoryRule
-from redline.serving.causes.cause import ServingRule
+from redline.ledger.memory.causes import MemoryRule
+from redline.serving.causes import ServingRule
 
 AnyRule = Rule | ServingRule | MemoryRule
 BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,27 +1,195 @@
 """Aggregate the matches of all ranks into findings: added up, weighed, ranked by what they are worth at most."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from redline.findings.done_well import praise_of
 from redline.findings.evidence import Bearing, Evidence
 from redline.findings.exposed import time_of
-from redline.findings.finding import Finding, Findings, GainForecast
-from redline.findings.job_gain import JobGain, Pieces
+from redline.findings.finding import ClaimedTime, Finding, Findings, GainForecast
 from redline.findings.match import COMPUTE
 from redline.findings.registry import rules_for
 from redline.findings.rule import JobMatch, MatchTotals, Rule
-from redline.findings.total import Total
-from redline.findings.verdict import has_steps, verdict_of
+from redline.findings.usual_steps import is_usual
+from redline.findings.verdict import has_steps, praise_of, verdict_of
 from redline.ledger.accounts import Account
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.first_screen import Outline
+from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.rank_match import RankMatch, longest
 from redline.timeline.intervals import Intervals
 from redline.timeline.side_by_side import SideBySide, blocks_of
 from redline.timeline.table import I64
+
+_MOST_PLACES = 8
+_AT_ONCE = 1024  # places that are looked through together
+
+
+class Total:
+    """The matches of one rule, in order of ranks."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self._names: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._places: list[tuple[int, int, int]] = []  # minus the length, rank, start
+        self.matches = 0
+        self.ranks = 0  # that it was seen on
+        self.claimed_ns = 0
+        self.alone_ns = 0
+        self.places: list[int] = []  # of the ranks that it matches on, in the job
+        self.claimed_by_rank: list[I64] = []  # by step, of these ranks
+        self.alone_by_rank: list[I64] = []
+        self.alone_pieces: list[Pieces] = []  # when, where that is exposed communication of all ranks
+        self.claimed_pieces: list[Pieces] = []
+        self.figures: defaultdict[str, float] = defaultdict(float)
+        self.accounts: Counter[str] = Counter()
+
+    def add(self, rank: Digest, match: RankMatch, place: int) -> None:
+        self.matches += 1
+        self.ranks += bool(match.alone_ns.any()) or not self.rule.claims_time
+        self.claimed_ns += int(match.claimed_ns.sum())
+        self.alone_ns += int(match.alone_ns.sum())
+        self.places.append(place)
+        self.claimed_by_rank.append(match.claimed_ns)
+        self.alone_by_rank.append(match.alone_ns)
+        self.accounts.update(match.accounts)
+        for name, amount in match.figures.items():
+            self.figures[name] += amount
+        for name, text in match.names.items():
+            self._names[name][text] += 1
+        for start_ns, end_ns in zip(match.places.start.tolist(), match.places.end.tolist(), strict=True):
+            self._places.append((start_ns - end_ns, rank.origin.rank, start_ns - rank.window_ns[0]))
+        if len(self._places) > _AT_ONCE:
+            self._places = sorted(self._places)[:_MOST_PLACES]
+
+    @property
+    def commonest_names(self) -> dict[str, str]:
+        """What most ranks say."""
+        return {name: texts.most_common(1)[0][0] for name, texts in self._names.items()}
+
+    @property
+    def longest_places(self) -> tuple[ClaimedTime, ...]:
+        return tuple(
+            ClaimedTime(rank=rank, start_ns=start_ns, end_ns=start_ns - minus_ns)
+            for minus_ns, rank, start_ns in sorted(self._places)[:_MOST_PLACES]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """Stretches of time inside steps, of one rank after the other, on one clock."""
+
+    step: I64
+    start_ns: I64
+    end_ns: I64
+
+    @classmethod
+    def joined(cls, parts: Sequence["Pieces"]) -> "Pieces":
+        none = np.empty(0, np.int64)
+        return cls(
+            step=np.concatenate([none, *(part.step for part in parts)]),
+            start_ns=np.concatenate([none, *(part.start_ns for part in parts)]),
+            end_ns=np.concatenate([none, *(part.end_ns for part in parts)]),
+        )
+
+    def united(self) -> "Pieces":
+        """The same time in the fewest pieces: what several ranks have, once."""
+        if not len(self.step):
+            return self
+        union, first_ns, apart_ns = self._union()
+        step = union.start // apart_ns
+        shift_ns = first_ns - step * apart_ns
+        return Pieces(step=step, start_ns=union.start + shift_ns, end_ns=union.end + shift_ns)
+
+    def union_by_step(self, steps: int) -> I64:
+        """Of each step how long any rank has a piece."""
+        if not len(self.step):
+            return np.zeros(steps, np.int64)
+        union, _, apart_ns = self._union()
+        begin_ns = np.arange(steps, dtype=np.int64) * apart_ns
+        return union.overlap_with(begin_ns, begin_ns + apart_ns)
+
+    def _union(self) -> tuple[Intervals, int, int]:
+        """On a line on which each step has a stretch of time to itself; the time of its beginning, and their length."""
+        first_ns = int(self.start_ns.min())
+        apart_ns = int(self.end_ns.max()) - first_ns + 1
+        shift_ns = self.step * apart_ns - first_ns
+        return Intervals.union_of(self.start_ns + shift_ns, self.end_ns + shift_ns), first_ns, apart_ns
+
+
+@dataclass(kw_only=True)
+class JobGain:
+    """Gains by step of the job. What one fix gains beyond those before it never adds up to more than the steps."""
+
+    diagnosis: Diagnosis
+    steps: int = field(init=False)
+    lengths_ns: I64 = field(init=False)  # of each step, the average of the ranks
+    _claimed_ns: I64 = field(init=False)  # for each rank and step, by all fixes so far
+    _exchanged: list[Pieces] = field(init=False, default_factory=list)  # exposed communication that they claim
+    _reached_ns: I64 = field(init=False)  # for each step, what all fixes so far gain together
+
+    def __post_init__(self) -> None:
+        lengths = [rank.ledger.end_ns - rank.ledger.start_ns for rank in self.diagnosis.ranks]
+        self.steps = max(map(len, lengths), default=0)
+        sums, counts = np.zeros(self.steps, np.int64), np.zeros(self.steps, np.int64)
+        for of_rank in lengths:
+            sums[: len(of_rank)] += of_rank
+            counts[: len(of_rank)] += 1
+        self.lengths_ns = sums // np.maximum(counts, 1)
+        self._claimed_ns = np.zeros((len(lengths), self.steps), np.int64)
+        self._reached_ns = np.zeros(self.steps, np.int64)
+
+    def alone(self, by_rank: Iterable[I64], exchanged: Pieces) -> I64:
+        """By step, as the only fix: the most of any rank; of exposed communication, the time that any rank has.
+
+        Which rank the others wait for changes at collectives, so that of these more than the most of one can go.
+        """
+        most = np.zeros(self.steps, np.int64)
+        for of_rank in by_rank:
+            np.maximum(most[: len(of_rank)], of_rank, out=most[: len(of_rank)])
+        return self._within_steps(np.maximum(most, exchanged.union_by_step(self.steps)))
+
+    def beyond(self, places: Sequence[int], claimed: Sequence[I64], exchanged: Pieces) -> I64:
+        """By step, what these claims of the ranks at these places add to what was claimed before."""
+        for place, of_rank in zip(places, claimed, strict=True):
+            self._claimed_ns[place, : len(of_rank)] += of_rank
+        self._exchanged.append(exchanged)
+        reached = self._claimed_ns.max(axis=0, initial=0)
+        reached = np.maximum(reached, Pieces.joined(self._exchanged).union_by_step(self.steps))
+        reached = np.maximum(self._within_steps(reached), self._reached_ns)
+        gained: I64 = reached - self._reached_ns
+        self._reached_ns = reached
+        return gained
+
+    def _within_steps(self, lost_ns: I64) -> I64:
+        """At most the average step: the slowest rank may take longer."""
+        lost: I64 = np.minimum(lost_ns, self.lengths_ns)
+        return lost
+
+    def share(self, by_step: I64) -> float:
+        return float(by_step.sum()) / max(float(self.lengths_ns.sum()), 1.0)
+
+    def steady_share(self, by_step: I64) -> float:
+        """Of steps of usual length only."""
+        usual = is_usual(self.lengths_ns)
+        return float(by_step[usual].sum()) / max(float(self.lengths_ns[usual].sum()), 1.0)
+
+    def pieces_of(self, places: slice, side_by_side: SideBySide, inside: Intervals) -> Pieces:
+        """Time inside steps of the ranks at these places, side by side, on the clock that all ranks share."""
+        ranks = self.diagnosis.ranks[places]
+        begin_ns = side_by_side.moments([rank.ledger.start_ns for rank in ranks])
+        borders = begin_ns[inside.contains(begin_ns)]
+        starts, ends = (np.sort(np.concatenate((edges, borders))) for edges in (inside.start, inside.end))
+        rank = side_by_side.border_ns.searchsorted(starts, side="right") - 1
+        first_step = np.cumsum([0, *(len(rank.ledger.start_ns) for rank in ranks)])
+        step: I64 = begin_ns.searchsorted(starts, side="right") - 1 - first_step[rank]
+        zero_ns = np.array([rank.zero_ns for rank in ranks], np.int64)
+        offset_ns = np.array(self.diagnosis.clocks.offset_ns[places], np.int64)
+        shift_ns = (zero_ns - offset_ns - side_by_side.shift_ns)[rank]
+        return Pieces(step=step, start_ns=starts + shift_ns, end_ns=ends + shift_ns).united()
+
 
 _FEWEST_STEPS = 4  # that may show a pattern
 _MOSTLY = 0.7  # of what a finding gains in all steps
@@ -133,7 +301,7 @@ def _of_job(rule: Rule, matched: JobMatch, gain: JobGain, claimed: Sequence[Inte
         alone = line.joined(claims[places]) & line.joined([rank.exposed for rank in ranks]) & in_steps
         rest = alone - line.joined(claimed[places])
         _add_matches(total, matched, places, (line, begin_ns, end_ns), (alone, rest), diagnosis)
-        if matched.of_one_rank:
+        if rule.of_one_rank:
             continue
         total.claimed_pieces.append(gain.pieces_of(places, line, rest))
         if matched.beside:

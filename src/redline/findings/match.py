@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redline.findings.registry import rules_for
+from redline.errors import InputError
+from redline.findings.registry import RULES, rules_for
 from redline.findings.rule import Rule, RuleMatch
 from redline.ledger.accounts import IDLE, Account
+from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.ledger.rank.rank_match import RankMatch, longest
 from redline.timeline.intervals import Intervals
@@ -81,3 +83,25 @@ def _accounts(analysis: RankAnalysis, time: Intervals) -> dict[str, int]:
     times |= {str(account): analysis.idle.accounts[account] for account in IDLE}
     amounts = {name: int(np.sum(of_account.overlap_with(time.start, time.end))) for name, of_account in times.items()}
     return {name: amount for name, amount in amounts.items() if amount}
+
+
+_BY_CODE = {rule.code: rule for rule in RULES}
+
+
+def check_matches(digest: Digest, where: str) -> None:
+    """InputError where something is missing. Matches of rules of other versions are ignored."""
+    for match in digest.matches:
+        wrong = _missing(match)
+        if wrong:
+            raise InputError(f"{where}: not a sound digest ({wrong}). Make it anew: redline digest")
+
+
+def _missing(match: RankMatch) -> str:
+    rule = _BY_CODE.get(match.code)
+    if rule is None:
+        return ""
+    if rule.match is None:
+        return f"{rule.code} is told from all ranks together, not from one"
+    figures = [name for name in rule.figures if name not in match.figures]
+    names = [name for name in rule.names if name not in match.names]
+    return f"{rule.code} without its {[*figures, *names][0]!r}" if figures or names else ""

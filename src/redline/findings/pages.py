@@ -3,10 +3,43 @@
 They are documents under docs/findings; the wheel carries them beside this module.
 """
 
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
-from redline.findings.page_sections import ENDINGS, split_page
+from redline.capture.lever_kinds import KINDS
+from redline.errors import UsageError
+
+ENDINGS = {"en": ".md", "zh": ".zh-CN.md"}
+"""Of the files of a page, by language."""
+
+_TITLE = re.compile(r"^# (?P<name>[\w-]+(?::\w+)?)[:\uff1a] ?(?P<title>.+)$", re.MULTILINE)
+_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class PageParts:
+    """A page taken apart; Markdown."""
+
+    name: str
+    title: str
+    parts: dict[str, str]
+
+
+def split_page(text: str, language: str, sections: Mapping[str, tuple[str, str]], example: str) -> PageParts:
+    """By headings in English and Chinese; raises ValueError where a part is missing, empty or out of order."""
+    title = _TITLE.match(text)
+    headings = [names[list(ENDINGS).index(language)] for names in sections.values()]
+    pieces = _HEADING.split(text)
+    if title is None or pieces[1::2] != headings:
+        raise ValueError(f"a page is '# {example}: Title' and the parts {', '.join(headings)}; found {pieces[1::2]}")
+    parts = dict(zip(sections, (part.strip() for part in pieces[2::2]), strict=True))
+    if not all(parts.values()):
+        raise ValueError(f"{title['name']}: empty: {[name for name, part in parts.items() if not part]}")
+    return PageParts(title["name"], title["title"].strip(), parts)
+
 
 SECTIONS = {
     "symptom": ("What is seen", "现象"),
@@ -71,3 +104,43 @@ def parsed(text: str, language: str) -> Page:
     """Raises ValueError where a part is missing or out of order."""
     page = split_page(text, language, SECTIONS, "RL-X01")
     return Page(code=page.name, title=page.title, text=text, **page.parts)
+
+
+_CODE = re.compile(r"RL-[A-Z]{1,2}[0-9]{1,2}")
+
+
+def find_pages(text: str, language: str = "en") -> list[Page]:
+    """The page of a code (RL-H01, rl-h01 or h01), else all pages with these words, in English or in this language.
+
+    Words are looked for in code, title, symptom and cause; where no page has them there, anywhere. Titles come first.
+    """
+    known = codes()
+    code = f"RL-{text.upper().removeprefix('RL-')}"
+    if code in known:
+        return [page_of(code, language)]
+    pages = [(page_of(code), page_of(code, language)) for code in known]
+    words = text.lower().split()
+    about = [pair for pair in pages if _mentions(words, map(_summary, pair))]
+    matching = about or [pair for pair in pages if _mentions(words, (page.text for page in pair))]
+    if not matching:
+        raise UsageError(f"explain: no finding or lever matches {text!r}. {_instead(text, code, known)}")
+    in_title = [pair for pair in matching if _mentions(words, (page.title for page in pair))]
+    return [page for _english, page in (*in_title, *(pair for pair in matching if pair not in in_title))]
+
+
+def _instead(text: str, code: str, known: Iterable[str]) -> str:
+    near = [known_code for known_code in known if known_code.startswith(code[:4])] if _CODE.fullmatch(code) else []
+    if near:
+        return f"Similar codes: {', '.join(near)}"
+    levers = get_close_matches(text.lower(), KINDS)
+    return f"Similar levers: {', '.join(levers)}" if levers else "`redline explain` lists all findings and levers"
+
+
+def _summary(page: Page) -> str:
+    return "\n".join((page.code, page.title, page.symptom, page.cause))
+
+
+def _mentions(words: Sequence[str], texts: Iterable[str]) -> bool:
+    """Whether all words are there. Chinese has no blanks between words; others are found by their beginning."""
+    text = "\n".join(texts).lower()
+    return all(re.search(("" if not word.isascii() else r"(?<![a-z0-9])") + re.escape(word), text) for word in words)

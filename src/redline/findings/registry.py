@@ -1,19 +1,14 @@
-"""All rules: every module in a folder of `redline.findings.rules` is one."""
+"""All rules: what the modules of `redline.findings.rules` declare."""
 
-from collections.abc import Iterator
 from importlib import import_module
 
+from redline.findings import rules
 from redline.findings.rule import Rule
-from redline.findings.rule_modules import FOLDERS, modules_in
+from redline.findings.rule_modules import LIMITS, modules_of
 
-
-def _discovered() -> Iterator[Rule]:
-    for module in (name for folder in FOLDERS for name in modules_in(folder)):
-        rule: Rule = import_module(module).RULE
-        yield rule
-
-
-RULES = tuple(sorted(_discovered(), key=lambda rule: (rule.claims, rule.code)))
+_MODULES = [import_module(f"{rules.__name__}.{name}") for limit in LIMITS for name in modules_of(limit)]
+_DECLARED = {rule.code: rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, Rule)}
+RULES = tuple(sorted(_DECLARED.values(), key=lambda rule: (rule.claims, rule.code)))
 """In the order in which they claim time."""
 RULES_OF_PLANS = tuple(rule for rule in RULES if rule.applies_to_plans)
 

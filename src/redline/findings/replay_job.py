@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from redline.findings.beside_path import beside_path
 from redline.findings.exposed import time_of
 from redline.findings.finding import Finding, Findings, GainForecast
 from redline.findings.kept_ranks import KeptRank, RankKeeper
 from redline.findings.match import matched_rules
 from redline.findings.path_parts import PathLabels, coarse_parts_of, labels_of, parts_of
 from redline.findings.registry import RULES
-from redline.findings.replayed import CriticalPathParts, ReplayedJob, ReplayedScenario
+from redline.findings.replayed import BesidePath, CriticalPathParts, ReplayedJob, ReplayedScenario
 from redline.findings.rule import Rule
 from redline.findings.what_if import transfer_gone
 from redline.job.read_files import JobOptions
@@ -23,14 +22,15 @@ from redline.ledger.job.digests import work_on_ranks
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.progress import Progress, silent
 from redline.replay.changes import Change, Scenario, SpanChange
-from redline.replay.critical_path import CriticalPath, critical_path_of
+from redline.replay.critical_path import CriticalPath, critical_path_of, slack_ns
 from redline.replay.digest_changes import digest_replay
 from redline.replay.digest_graph import graph_of_digest
+from redline.replay.edges import EdgeKind
 from redline.replay.forecast import Forecast, JobReplay, RankReplay, ScenarioReplay, rank_replay
 from redline.replay.job_graph import JobGraph
 from redline.replay.replay import WaitForEachOtherError
 from redline.timeline.intervals import Intervals
-from redline.timeline.table import I64
+from redline.timeline.table import I64, grouped
 from redline.timeline.timeline import NONE
 
 MOST_RANKS = 256  # that are replayed together
@@ -348,3 +348,28 @@ class _Replaying:
         """Of the steps as they were measured, or in a scenario, of which no more than the accounts is told."""
         path = critical_path_of(self.replay, scenario)
         return self.parts(path, self.replay.job, self.steps, scenario is not None)
+
+
+MOST_BESIDE = 5
+
+
+def beside_path(replay: JobReplay, labels: Sequence[PathLabels], steps: int) -> tuple[BesidePath, ...]:
+    """The most time first; of the average step, over all ranks. None on a CPU, where operators are on threads."""
+    edges, slack = replay.job.edges, slack_ns(replay)
+    rank_of_point = replay.job.rank_of_point()
+    is_work = np.isin(edges.kind, (EdgeKind.DEVICE, EdgeKind.TRANSFER)) & (edges.row != NONE)
+    work = np.flatnonzero(is_work & (edges.delay_ns > 0) & (slack[edges.head] > 0))
+    work = work[rank_of_point[edges.tail[work]] == rank_of_point[edges.head[work]]]  # not from where ranks meet
+    found: dict[str, tuple[int, int]] = {}
+    for rank, here in grouped(rank_of_point[edges.head[work]]):
+        names: I64 = labels[rank].row_name[edges.row[work[here]]].astype(np.int64)
+        for name, of_name in grouped(names):
+            pieces = work[here[of_name]]
+            what = labels[rank].texts[name]
+            time_ns, least_ns = found.get(what, (0, 1 << 62))
+            own_slack_ns = int(slack[edges.head[pieces]].min())
+            found[what] = time_ns + int(edges.delay_ns[pieces].sum()), min(least_ns, own_slack_ns)
+    most = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))[:MOST_BESIDE]
+    return tuple(
+        BesidePath(what=what, time_ns=time_ns / max(steps, 1), slack_ns=least_ns) for what, (time_ns, least_ns) in most
+    )

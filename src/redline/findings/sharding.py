@@ -77,8 +77,8 @@ def exposed_gathers(
         return None
     gathers = sum(begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))
     claims, hidden = transfer_of(diagnosis, chosen), hidden_with(diagnosis, too or chosen)
-    figures = {"gathers": float(gathers), **untold_figures(diagnosis)}
-    return JobMatch(claims=claims, beside=with_hooks(diagnosis, hidden, too or chosen), figures=figures)
+    beside = with_hooks(diagnosis, hidden, too or chosen)
+    return JobMatch(claims, beside, gathers=gathers, **untold_figures(diagnosis))
 
 
 def with_hooks(diagnosis: Diagnosis, times: Sequence[Intervals], chosen: Sequence[Mask]) -> list[Intervals]:

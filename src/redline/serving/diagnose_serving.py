@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from redline.serving.causes.cause import Served, ServingCause
-from redline.serving.causes.registry import causes_of
+from redline.serving.causes import Served, ServingCause, causes_of
 from redline.serving.client_file import read_client, with_client
 from redline.serving.engine_logs import log_files
 from redline.serving.exported_metrics import MetricCheck, check_metrics

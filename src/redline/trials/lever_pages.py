@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.capture.lever_kinds import KINDS
-from redline.findings.page_sections import ENDINGS, split_page
+from redline.findings.pages import ENDINGS, split_page
 
 SECTIONS = {
     "changes": ("What it changes", "改变什么"),

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from redline.capture.captured import captured_of, run_folder_of
 from redline.errors import InputError, UsageError
 from redline.findings.aggregate import findings_of, with_forecasts
-from redline.findings.check_matches import check_matches
-from redline.findings.match import match_rules
+from redline.findings.match import check_matches, match_rules
 from redline.job.find_files import read_found
 from redline.job.read_failures import Failure, attempted, failure_of
 from redline.job.read_files import JobOptions

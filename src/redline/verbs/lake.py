@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from redline.errors import InputError, UsageError
 from redline.findings.aggregate import findings_of
-from redline.findings.check_matches import check_matches
-from redline.findings.match import match_rules
+from redline.findings.match import check_matches, match_rules
 from redline.job.read_failures import Failure
 from redline.job.read_files import JobOptions
 from redline.lake.asking import ask

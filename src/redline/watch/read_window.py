@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from redline.findings.check_matches import check_matches
-from redline.findings.match import match_rules
+from redline.findings.match import check_matches, match_rules
 from redline.job.read_files import JobOptions
 from redline.ledger.job.combine import combine
 from redline.ledger.job.digests import digest_job

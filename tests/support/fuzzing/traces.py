@@ -10,8 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from redline.errors import InputError
-from redline.findings.check_matches import check_matches
-from redline.findings.match import match_rules
+from redline.findings.match import check_matches, match_rules
 from redline.job.job import read_job
 from redline.job.merge import write_merged
 from redline.job.read_files import JobOptions

@@ -5,9 +5,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from redline.findings.aggregate import findings_of
-from redline.findings.check_matches import check_matches
 from redline.findings.finding import Finding
-from redline.findings.match import match_rules
+from redline.findings.match import check_matches, match_rules
 from redline.hardware.machine import Machine
 from redline.ledger.job.combine import Diagnosis, combine
 from redline.ledger.job.first_screen import outline_of

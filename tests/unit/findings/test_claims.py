@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.findings.aggregate import findings_of, with_forecasts
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.finding import Finding, Findings, GainForecast
 from redline.findings.match import matches_of
-from redline.findings.rule import JobMatch, MatchTotals, Rule, RuleMatch
+from redline.findings.rule import ClaimOrder, JobMatch, MatchTotals, Rule, RuleMatch
 from redline.ledger.accounts import COMPUTE as KERNEL_ACCOUNTS
 from redline.ledger.job.combine import Diagnosis, combine
 from redline.ledger.job.first_screen import outline_of
@@ -57,11 +56,11 @@ def says_something(_: MatchTotals) -> list[Evidence]:
 
 
 def claiming(claim: Intervals) -> Callable[[RankAnalysis], RuleMatch]:
-    return lambda _: RuleMatch(claim=claim)
+    return lambda _: RuleMatch(claim)
 
 
 def claiming_of_job(claim: Intervals) -> Callable[[Diagnosis], JobMatch]:
-    return lambda _: JobMatch(claims=[claim])
+    return lambda _: JobMatch([claim])
 
 
 def rules_for(wanted: Sequence[tuple[Intervals, bool]]) -> tuple[Rule, ...]:
@@ -72,7 +71,7 @@ def rules_for(wanted: Sequence[tuple[Intervals, bool]]) -> tuple[Rule, ...]:
             claims=ClaimOrder.MOMENTS,
             numerics=Numerics.BITWISE,
             grade=Grade.HYPOTHESIS,
-            explain=says_something,
+            sentences=(says_something,),
             match=None if of_job else claiming(claim),
             match_job=claiming_of_job(claim) if of_job else None,
             least_share=0.0,
@@ -181,14 +180,14 @@ def test_a_rule_may_look_at_what_was_found_before_it() -> None:
 
     def match(findings: Sequence[Finding]) -> JobMatch:
         met.append([one.code for one in findings])
-        return JobMatch(names={"codes": ", ".join(met[-1])})
+        return JobMatch(codes=", ".join(met[-1]))
 
     remark = Rule(
         code="RL-Z01",
         claims=ClaimOrder.NOTHING,
         numerics=Numerics.BITWISE,
         grade=Grade.HYPOTHESIS,
-        explain=lambda seen: [Evidence("Before: {codes}", {"codes": seen.names["codes"]})],
+        sentences=(lambda seen: [Evidence("Before: {codes}", {"codes": seen.names["codes"]})],),
         match_findings=match,
     )
     _, found = diagnosed([*rules_for([(everything, False)]), remark])
@@ -203,7 +202,7 @@ def test_a_rule_may_look_at_what_was_found_before_it() -> None:
 def test_a_rule_is_silent_below_its_least_share_or_without_words() -> None:
     little = Intervals(np.array([20_000]), np.array([20_001]))
     (rule,) = rules_for([(little, False)])
-    quiet = replace(rule, code="RL-X01", explain=lambda _: ())
+    quiet = replace(rule, code="RL-X01", sentences=())
     demanding = replace(rule, code="RL-X02", least_share=0.5)
     assert [one.code for one in diagnosed([rule, quiet, demanding])[1].findings] == ["RL-X00"]
 

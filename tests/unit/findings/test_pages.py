@@ -9,10 +9,10 @@ import pytest
 from redline.findings import pages
 from redline.findings.pages import SECTIONS, codes, folder, page_of, parsed, request_codes
 from redline.findings.registry import RULES
-from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
+from redline.ledger.memory.causes import RULES as MEMORY_RULES
 from redline.numerics import Numerics
 from redline.report.language import LANGUAGES
-from redline.serving.causes.registry import RULES as SERVING_RULES
+from redline.serving.causes import RULES as SERVING_RULES
 from tests.support.finding_pages import ADDRESS, BLOCK, AnyRule, blocks, faults_of
 
 EVERY_RULE: list[AnyRule] = [*RULES, *SERVING_RULES, *MEMORY_RULES]

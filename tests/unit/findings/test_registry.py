@@ -1,5 +1,6 @@
 """Rules are found where they lie, and claim time in the order that is stated."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -7,29 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from redline.findings.claim_order import ClaimOrder
 from redline.findings.registry import RULES, RULES_OF_PLANS
-from redline.findings.rule_modules import FOLDERS, codes_in
+from redline.findings.rule import ClaimOrder
+from redline.findings.rule_modules import LIMITS, codes_of, modules_of
 from tests.support.command_line import ROOT
 
 PACKAGE = ROOT / "src" / "redline"
-MODULES = [path for path in (PACKAGE / "findings" / "rules").glob("*/*.py") if path.name != "__init__.py"]
+MODULES = [path for path in (PACKAGE / "findings" / "rules").glob("*.py") if path.name != "__init__.py"]
 
 
-def test_every_module_in_a_folder_of_rules_is_a_rule() -> None:
-    assert len(RULES) == len(MODULES)
-    assert len({rule.code for rule in RULES}) == len(RULES)
+def test_every_module_of_rules_is_named_after_a_limit() -> None:
+    assert sorted(name for limit in LIMITS for name in modules_of(limit)) == sorted(path.stem for path in MODULES)
 
 
-def test_the_first_line_of_a_rule_begins_with_its_code() -> None:
-    assert sorted(code for folder in FOLDERS for code in codes_in(folder)) == sorted(rule.code for rule in RULES)
+def test_every_declaration_is_found() -> None:
+    declared = sum(path.read_text().count("\n@rule(") for path in MODULES)
+    assert declared == len(RULES) == len({rule.code for rule in RULES})
+    assert sorted(code for folder in LIMITS for code in codes_of(folder)) == sorted(rule.code for rule in RULES)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
 def test_every_rule_has_its_test(module: Path) -> None:
     """One that fires it, and one that must not."""
-    test = Path(__file__).parent / "rules" / module.parent.name / f"test_{module.name}"
+    test = Path(__file__).parent / "rules" / f"test_{module.name}"
     assert test.is_file(), f"write {test.relative_to(ROOT)}"
+    tested = test.read_text()
+    for code in re.findall(r'^@rule\(\s*"(RL-\w+)"', module.read_text(), re.MULTILINE):
+        assert code in tested, f"test {code} in {test.relative_to(ROOT)}"
 
 
 def test_rules_claim_in_the_stated_order() -> None:
@@ -53,9 +58,9 @@ def test_they_are_found_in_an_archive_too(tmp_path: Path) -> None:
             if path.is_file() and "__pycache__" not in path.parts:
                 file.write(path, path.relative_to(PACKAGE.parent))
     program = f"import sys; sys.path.insert(0, {str(archive)!r})\nfrom redline.findings import registry\n"
-    program += "from redline.findings.rule_modules import codes_in\n"
-    program += "print(registry.__file__, len(codes_in('host')), *(rule.code for rule in registry.RULES))"
+    program += "from redline.findings.rule_modules import codes_of\n"
+    program += "print(registry.__file__, len(codes_of('host')), *(rule.code for rule in registry.RULES))"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert shown[0].startswith(str(archive))
-    assert int(shown[1]) == len(codes_in("host"))
+    assert int(shown[1]) == len(codes_of("host"))
     assert shown[2:] == [rule.code for rule in RULES]

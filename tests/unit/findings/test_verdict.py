@@ -7,10 +7,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from redline.findings.done_well import praise_of
 from redline.findings.finding import Limit, Verdict
 from redline.findings.usual_steps import is_usual, without_warm_up
-from redline.findings.verdict import verdict_of
+from redline.findings.verdict import praise_of, verdict_of
 from redline.hardware.machine import Machine
 from redline.ledger.job.first_screen import outline_of
 from redline.ledger.rank.rank_analysis import analysis_of

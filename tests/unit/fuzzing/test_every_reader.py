@@ -123,7 +123,7 @@ ASIDE = {
     ),
     **dict.fromkeys(("capture/supervisor/source_digests.py", "lake/sql_process.py", "trace/workers.py"), PIPE),
     **dict.fromkeys(("verbs/digest_child.py", "trace/steps.py", "cli/calibrate.py"), PIPE),
-    **dict.fromkeys(("artifacts/masked_json.py", "findings/rules/kernels/unfolded_batch_norm.py"), COLUMN),
+    **dict.fromkeys(("artifacts/masked_json.py", "findings/rules/kernels_needless.py"), COLUMN),
     **dict.fromkeys(("ledger/rank/exchanges.py", "report/redaction/redactor.py"), COLUMN),
     "report/terminal.py": "its own function of this name",
     **dict.fromkeys(("roofline/arguments.py", "roofline/sizes.py", "verbs/plan_measured.py"), COLUMN),

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redline.findings.beside_path import beside_path
 from redline.findings.match import COMPUTE
 from redline.findings.path_parts import labels_of, parts_of
+from redline.findings.replay_job import beside_path
 from redline.findings.replayed import CriticalPathParts
 from redline.ledger.rank.host_phases import Phase
 from redline.ledger.rank.rank_analysis import analysis_of

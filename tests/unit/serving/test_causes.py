@@ -15,8 +15,7 @@ from redline.report.serving.cause_messages import cause_text
 from redline.report.serving.json import record_of
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.serving.text import blocks
-from redline.serving.causes.cause import QUEUE_ACCOUNTS
-from redline.serving.causes.registry import RULES
+from redline.serving.causes import QUEUE_ACCOUNTS, RULES
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.latencies import Latency, slowest
 from redline.serving.request_ledger import RequestAccount

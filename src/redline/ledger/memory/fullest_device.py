@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from redline.ledger.memory.causes.cause import FullMemory, MemoryCause
-from redline.ledger.memory.causes.registry import memory_causes
+from redline.ledger.memory.causes import FullMemory, MemoryCause, memory_causes
 from redline.ledger.memory.device_memory import DeviceMemory
 
 

@@ -6,8 +6,7 @@ import msgspec
 
 from redline.capture.lever_kinds import KINDS
 from redline.findings import pages
-from redline.findings.page_search import find_pages
-from redline.findings.pages import Page, codes, page_of
+from redline.findings.pages import Page, codes, find_pages, page_of
 from redline.mcp.allowed_folders import AllowedFolders
 from redline.mcp.bounded_answer import BoundedAnswer, RowPage
 from redline.mcp.tool import AgentTool, Offset, command_line

@@ -10,7 +10,7 @@ from statistics import median
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.job_memory import JobMemory
 from redline.ledger.memory.byte_ledger import ByteLedger
-from redline.ledger.memory.causes.growth import RULE as GROWTH
+from redline.ledger.memory.causes import GROWTH
 from redline.ledger.memory.device_memory import DeviceMemory
 from redline.ledger.memory.fullest_device import like_devices, peaks_by_rank
 from redline.ledger.memory.memory_accounts import MemoryAccount
@@ -87,7 +87,7 @@ def _growth(device: DeviceMemory, *, several: bool) -> str:
         place=_place(device, several=several),
         size=format_memory(device.growth_bytes_per_step),
         site=clipped(device.growth[0].site, _SITE) or _("an unknown place"),
-        code=GROWTH.code,
+        code=GROWTH,
     )
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from redline.capture.lever_kinds import KINDS
 from redline.findings.pages import Page, page_of, request_codes
-from redline.findings.rule_modules import FOLDERS, codes_in
-from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
+from redline.findings.rule_modules import LIMITS, codes_of
+from redline.ledger.memory.causes import RULES as MEMORY_RULES
 from redline.report.language import _, marked, spoken
 from redline.report.terminal import as_text, fitted, left
 from redline.trials.lever_pages import lever_page_of
@@ -27,7 +27,7 @@ LEVERS = marked("Levers")
 
 def sections() -> dict[str, list[str]]:
     """Codes of all findings by heading, in the order in which they are listed everywhere."""
-    of_steps = {HEADINGS[folder]: codes_in(folder) for folder in FOLDERS}
+    of_steps = {HEADINGS[limit]: codes_of(limit) for limit in LIMITS}
     return {**of_steps, REQUESTS: request_codes(), BYTES: [rule.code for rule in MEMORY_RULES]}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from redline.findings.pages import page_of
 from redline.job.read_failures import Failure, unread_of
-from redline.ledger.memory.causes.cause import MemoryCause
+from redline.ledger.memory.causes import MemoryCause
 from redline.ledger.memory.device_memory import DeviceMemory
 from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.ledger.memory.memory_growth import MemoryGrowth

@@ -6,7 +6,7 @@ from typing import Any
 
 from redline.job.read_failures import Failure
 from redline.ledger.memory.byte_ledger import ByteLedger
-from redline.ledger.memory.causes.cause import MemoryCause
+from redline.ledger.memory.causes import MemoryCause
 from redline.ledger.memory.device_memory import DeviceMemory
 from redline.ledger.memory.fullest_device import causes_of_fullest, fullest_device
 from redline.ledger.memory.memory_accounts import MemoryAccount

@@ -7,7 +7,7 @@ from redline.findings.pages import page_of
 from redline.report.language import _, marked, sentences, spoken
 from redline.report.serving.account_names import latency_name
 from redline.report.text_parts import percent
-from redline.serving.causes.cause import ServingCause
+from redline.serving.causes import ServingCause
 from redline.units import format_ns
 
 _RIDES_ALONG = 0.01  # of a latency: less waiting for others than that is not worth words

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from redline.errors import InputError
-from redline.findings.check_matches import check_matches
+from redline.findings.match import check_matches
 from redline.findings.registry import RULES
 from redline.findings.rule import MatchTotals, Rule
 from redline.ledger.accounts import ACCOUNTS

@@ -8,7 +8,7 @@ from redline.report.language import _, marked
 from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, latency_name
 from redline.report.serving.serving_tables import cause_lines, engine_line, requests_line
 from redline.report.text_parts import percent
-from redline.serving.causes.cause import ENGINE_ACCOUNTS, SERVER_ACCOUNTS
+from redline.serving.causes import ENGINE_ACCOUNTS, SERVER_ACCOUNTS
 from redline.serving.diagnose_serving import ServingDiagnosis
 from redline.serving.latencies import LatencySplit
 from redline.serving.request_ledger import RequestAccount

@@ -1,1 +1,0 @@
-"""Rules about a host that launches too slowly, waits for the device, or is busy with something else."""

@@ -1,1 +1,0 @@
-"""Rules about loading batches and copying them to the device."""

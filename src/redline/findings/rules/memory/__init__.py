@@ -1,1 +1,0 @@
-"""Rules about the memory of the device and its allocator."""

@@ -1,1 +1,0 @@
-"""Rules about serving engines."""

@@ -1,1 +1,0 @@
-"""Why memory is full: each cause with the most bytes that mending it can save."""
