@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Browser
 
 from redline.plan.train.transformer import Transformer
-from redline.report.html.plan.serve import page as serve_page
-from redline.report.html.plan.train import page as train_page
-from redline.report.html.plan.validate import page as validate_page
 from redline.report.language import speaking
+from redline.report.plan.serve import page as serve_page
+from redline.report.plan.train import page as train_page
+from redline.report.plan.validate import page as validate_page
 from redline.report.terminal import visible_lines
 from tests.support.browsing import PAYLOADS, check_page, opened
 from tests.support.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation

@@ -7,14 +7,14 @@ import pytest
 
 from redline.plan.serve.serving_plan import Ranged
 from redline.plan.train.transformer import Transformer
-from redline.report.html.plan.serve import page as serve_page
-from redline.report.html.plan.train import figures
-from redline.report.html.plan.train import page as train_page
-from redline.report.html.plan.validate import page as validate_page
 from redline.report.html.tables import amount
 from redline.report.language import speaking
+from redline.report.plan.serve import page as serve_page
 from redline.report.plan.serve import serving_messages as say_serve
+from redline.report.plan.train import page as train_page
 from redline.report.plan.train import training_messages as say
+from redline.report.plan.train.tables import COLOURS
+from redline.report.plan.validate import page as validate_page
 from tests.support.made_plans import changes, job, llama, nothing_fits, plan, point, serving_plan, validation
 from tests.support.pages import data_of, visible
 
@@ -76,18 +76,18 @@ def test_names_are_data_and_never_markup() -> None:
 
 
 def test_the_frontier_has_intervals_and_the_device() -> None:
-    figure = figures.frontier_figure(plan())
+    figure = train_page.frontier_figure(plan())
     assert figure is not None
     assert len(figure.frontier) == 3
     assert len(figure.others) == 1
     assert figure.device == 80
     assert all(one.x_low < one.x < one.x_high and one.y_low < one.y < one.y_high for one in figure.frontier)
-    assert figures.frontier_figure(plan(frontier=(plan().best,), ranked=())) is None
+    assert train_page.frontier_figure(plan(frontier=(plan().best,), ranked=())) is None
 
 
 def test_every_part_has_a_colour() -> None:
     codes = {name.rpartition("_")[0] for name in (*say.PARTS, *say.HOLDERS)}
-    assert codes <= set(figures.COLOURS)
+    assert codes <= set(COLOURS)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def passes(plan: ServingPlan) -> ReportTable:
             _pass_row(_("prefill of one prompt"), plan.best.prompt_s, plan.best.prompt_limit),
             _pass_row(_("decode step"), plan.best.step_s, plan.best.step_limit),
         ]
-    return ReportTable(title=_("time of a single forward pass"), head=head, rows=tuple(rows), notes=(), empty="")
+    return ReportTable(title=_("time of a single forward pass"), head=head, rows=tuple(rows))
 
 
 def _pass_row(name: str, parts: Sequence[float], limit: ServingLimit) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def points(plan: ServingPlan, serving_points: Sequence[ServingPoint], title: str
         notes.append(_("ep 8, dp 8: experts are split over 8 GPUs, attention is replicated on each"))
     if any(not serving_point.meets for serving_point in serving_points):
         notes.append(_("*: misses a limit"))
-    return ReportTable(title=title, head=tuple(map(_, columns)), rows=rows, notes=tuple(notes), empty="")
+    return ReportTable(title=title, head=tuple(map(_, columns)), rows=rows, notes=tuple(notes))
 
 
 _WIDE = (marked("batch"), marked("KV capacity"), marked("GPU memory"))

@@ -118,7 +118,7 @@ def left_out_stacks(validation: Validation) -> ReportTable:
     rows = tuple((name, *(_pair(known.get((name, situation))) for situation in shown)) for name in names)
     head = (_("stack"), *(_(SHORT[situation]) for situation in shown))
     title = _("step time by stack and what was left out: median / p90 of absolute errors, in %")
-    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=head, rows=rows)
 
 
 def _pair(accuracy: LeftOutAccuracy | None) -> str:
@@ -144,7 +144,7 @@ def peers(validation: Validation) -> ReportTable:
         for peer in validation.left_out.peers
     )
     title = _("step time: other planners, on the same runs, with their stack left out of the fit")
-    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=head, rows=rows)
 
 
 def steps(validation: Validation) -> ReportTable:
@@ -152,19 +152,19 @@ def steps(validation: Validation) -> ReportTable:
     rows = _accuracies((step.dense, step.megatron, *step.kinds, step.everything), GROUPS)
     note = _("{share} of the measured runs of language models can be modelled").format(share=share(step.expressible))
     title = _("step time of layouts between those fitted to")
-    return ReportTable(title=title, head=_head(_("runs of")), rows=rows, notes=(note,), empty="")
+    return ReportTable(title=title, head=_head(_("runs of")), rows=rows, notes=(note,))
 
 
 def stacks(validation: Validation) -> ReportTable:
     rows = _accuracies(validation.step.stacks, {})
     title = _("step time of layouts between those fitted to, by software stack")
-    return ReportTable(title=title, head=_head(_("stack")), rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=_head(_("stack")), rows=rows)
 
 
 def unmodelled(validation: Validation) -> ReportTable:
     rows = tuple((clipped(reason, 90), f"{count:,}") for reason, count in validation.step.reasons)
     head = (_("why"), _("runs"))
-    return ReportTable(title=_("runs that cannot be modelled"), head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=_("runs that cannot be modelled"), head=head, rows=rows)
 
 
 def choices(validation: Validation) -> ReportTable:
@@ -172,7 +172,7 @@ def choices(validation: Validation) -> ReportTable:
     head = (_("models and sizes"), _("median loss"), _("p90"))
     rows = ((f"{len(choice.choices):,}", share(choice.median), share(choice.ninetieth)),)
     title = _("layout choice: throughput lost against the best measured layout")
-    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=head, rows=rows)
 
 
 def each_choice(validation: Validation) -> ReportTable:
@@ -182,7 +182,7 @@ def each_choice(validation: Validation) -> ReportTable:
         (clipped(choice.model, 60), f"{choice.devices:,}", f"{choice.layouts:,}", share(choice.lost))
         for choice in validation.step.choice.choices
     )
-    return ReportTable(title=_("layout choice, by model and size"), head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=_("layout choice, by model and size"), head=head, rows=rows)
 
 
 def memory(validation: Validation) -> ReportTable:
@@ -197,7 +197,7 @@ def memory(validation: Validation) -> ReportTable:
         )
         for peak in validation.memory.peaks
     )
-    return ReportTable(title=_("peak memory by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty="")
+    return ReportTable(title=_("peak memory by software stack"), head=_head(_("stack")), rows=rows)
 
 
 def verdicts(validation: Validation) -> ReportTable:
@@ -220,7 +220,7 @@ def verdicts(validation: Validation) -> ReportTable:
         ),
     )
     title = _("what fits: {count:,} layouts of nanotron").format(count=fit_verdicts.ran + fit_verdicts.failed)
-    return ReportTable(title=title, head=head, rows=rows, notes=notes, empty="")
+    return ReportTable(title=title, head=head, rows=rows, notes=notes)
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------
@@ -245,7 +245,6 @@ def serving(validation: Validation, *, brief: bool) -> ReportTable:
         head=head,
         rows=tuple(map(_serving_row, shown)),
         notes=(_repeats(validation.first_token_repeats),),
-        empty="",
     )
 
 
@@ -290,4 +289,4 @@ def serving_groups(validation: Validation) -> ReportTable:
         for group in validation.serving_groups
     )  # fmt: skip
     title = _("serving: median error of each group that was left out")
-    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=head, rows=rows)

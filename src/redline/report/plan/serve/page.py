@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 from redline.plan.serve.serving_plan import Ranged, ServingPlan, ServingPoint
 from redline.report.document import Fact, ReportTable
 from redline.report.html.frame import frame, template
-from redline.report.html.plan.script_messages import script_messages
-from redline.report.html.tables import sorted_table
+from redline.report.html.tables import sorted_table, table_text
 from redline.report.language import _
 from redline.report.plan.amounts import count, gigabytes, seconds
 from redline.report.plan.serve import serving_messages as say
@@ -34,12 +33,13 @@ class Curve:
 
 def render(plan: ServingPlan) -> str:
     shown = dict(_tables(plan))
-    return template("plan/serve/page.html.j2").render(
+    words = {"user_speed": _("tokens per second of one user"), "device_speed": _("tokens per second and GPU")}
+    return template("plan/serve.html.j2").render(
         **frame(
             say.headline(plan),
             charts={"serving": {"curves": [asdict(curve) for curve in curves(plan)]}} if plan.points else {},
             tables={name: asdict(sorted_table(table)) for name, table in shown.items()},
-            words=script_messages(),
+            words={**table_text(), **words},
             drawers=["plan/charts.js"],
         ),
         headline=say.verdict(plan),

@@ -8,15 +8,20 @@ from redline.plan.train.search.plan_trust import Situation
 from redline.plan.validation import LeftOutAccuracy, Scatter, Validation
 from redline.report.document import Fact
 from redline.report.html.frame import frame, template
-from redline.report.html.plan.script_messages import script_messages
-from redline.report.html.tables import sorted_table
+from redline.report.html.tables import sorted_table, table_text
 from redline.report.language import _
-from redline.report.plan.validate import tables, text
+from redline.report.plan.validate import tables, validation_report
 
 
 def render(validation: Validation) -> str:
     shown = tables.every(validation, brief=False)
-    return template("plan/validate/page.html.j2").render(
+    words = {
+        "measured": _("measured"),
+        "predicted": _("predicted"),
+        "equal": _("as measured"),
+        "within": _("within 25 %"),
+    }
+    return template("plan/validate.html.j2").render(
         **frame(
             _("How well plans predict"),
             charts={
@@ -25,13 +30,13 @@ def render(validation: Validation) -> str:
                 "serving_seen": figure(validation.serving_points, "ms", 1e-3),
             },
             tables={name: asdict(sorted_table(table)) for name, table in shown.items()},
-            words=script_messages(),
+            words={**table_text(), **words},
             drawers=["plan/charts.js"],
         ),
         titles={name: table.title for name, table in shown.items()},
         headline=_headline(validation),
-        second=text.headline(validation),
-        third=text.split(validation),
+        second=validation_report.headline(validation),
+        third=validation_report.split(validation),
         facts=list(_facts(validation)),
     )
 

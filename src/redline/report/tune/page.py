@@ -7,22 +7,15 @@ from markupsafe import Markup
 
 from redline.report.html.frame import frame, template
 from redline.report.html.prose import prose
-from redline.report.html.trial.pairs_chart import pairs_chart
-from redline.report.html.tune.ladder_chart import ladder_chart
 from redline.report.language import _, listed, sentences, spoken
 from redline.report.text_parts import clipped
+from redline.report.trial.pairs_chart import pairs_about, pairs_chart
 from redline.report.trial.sentences import everything, verdict_sentence
-from redline.report.tune.ladder import LadderRows, ladder_rows
+from redline.report.tune.ladder import ladder_rows
+from redline.report.tune.ladder_chart import ladder_chart
 from redline.report.tune.next_steps import PastedLever, is_worth_keeping, next_steps, pasted_levers, pasted_sentence
 from redline.report.tune.rejection_messages import untried_sentences, why, with_reasons
-from redline.report.tune.sentences import (
-    doubts,
-    effort_sentence,
-    headline,
-    limiting_sentences,
-    memory_sentence,
-    numbers_extent,
-)
+from redline.report.tune.sentences import beside, doubts, headline, limiting_sentences
 from redline.report.tune.tables import ladder_table, rejected_table
 from redline.trials.lever_pages import lever_page_of
 from redline.tuning.candidates import LeverCandidate
@@ -41,10 +34,10 @@ class LeverDetails:
 def render(result: TuneResult) -> str:
     rows = ladder_rows(result)
     whole = result.ladder.whole
-    return template("tune/page.html.j2").render(
-        **frame(clipped(result.command, 80), charts={}, tables={}, words=_script_texts()),
+    return template("tune.html.j2").render(
+        **frame(clipped(result.command, 80), charts={}, tables={}, words={"copy": _("Copy"), "copied": _("Copied")}),
         headline=headline(result, rows),
-        second=sentences(_beside(result, rows)),
+        second=sentences(beside(result, rows)),
         doubts=list(doubts(result, rows)),
         limiting=limiting_sentences(result),
         command=result.command,
@@ -56,18 +49,11 @@ def render(result: TuneResult) -> str:
         rejected_table=rejected_table(result, whole_text=True),
         untried=untried_sentences(result.ladder.rejected),
         whole=sentences(everything(whole, None)) if whole and rows.rungs else "",
-        pairs=pairs_chart(whole) if whole and rows.rungs else None,
+        chart=pairs_chart(whole) if whole and rows.rungs else None,
+        pairs_about=pairs_about(),
         kept=[_rung_details(rung) for rung in result.ladder.rungs],
         rejected=[_rejected_details(lever) for lever in with_reasons(result.ladder.rejected)],
     )
-
-
-def _script_texts() -> dict[str, str]:
-    return {"copy": _("Copy"), "copied": _("Copied")}
-
-
-def _beside(result: TuneResult, rows: LadderRows) -> list[str]:
-    return [memory_sentence(result, rows), numbers_extent(result), effort_sentence(result)]
 
 
 def _lines(lever: PastedLever) -> Markup | str:
