@@ -40,9 +40,8 @@ from redline.ledger.accounts import ACCOUNTS
 from redline.plan.train.memory.footprint import Footprint
 from redline.report.inspect import record as inspection
 from redline.report.language import LANGUAGES
-from redline.report.plan.serve import serving_report
+from redline.report.plan import serving_report, validation_report
 from redline.report.plan.train import training_report
-from redline.report.plan.validate import validation_report
 from redline.timeline.problems import Reason
 from redline.timeline.table import Table
 from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Source, Timeline

@@ -1,7 +1,7 @@
 """A document: what a verb has to say, in blocks. A renderer knows blocks and no verb; a verb knows no renderer."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -51,6 +51,11 @@ def table_of(
         notes=tuple(notes),
         empty=empty,
     )
+
+
+def titled(name: str, title: str, table: ReportTable | None) -> tuple[ReportTable, ...]:
+    """As a page has it: by name for its scripts, under a title of the page; none where there are no rows."""
+    return (replace(table, name=name, title=title),) if table is not None and table.rows else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,14 +10,16 @@ from redline.plan.job.job_cost import JobCost
 from redline.plan.serve.serving_plan import ServingPlan
 from redline.plan.train.search.training_plan import TrainingPlan
 from redline.plan.validation import Validation
-from redline.report.document import Document
+from redline.report.document import Document, PageDocument
 from redline.report.notebook import html_of
+from redline.report.plan import serving_messages, serving_report, validation_report
 from redline.report.plan.amounts import gigabytes, seconds
 from redline.report.plan.launch import engines, script
 from redline.report.plan.layouts import as_text
-from redline.report.plan.serve import serving_messages, serving_report
+from redline.report.plan.serving_report import page_of as page_of_serving
 from redline.report.plan.train import training_messages, training_report
-from redline.report.plan.validate import validation_report
+from redline.report.plan.train.page import page_of as page_of_training
+from redline.report.plan.validation_report import page_of as page_of_validation
 from redline.report.shown_result import ShownResult
 from redline.report.terminal import visible
 from redline.report.text_parts import percent
@@ -57,10 +59,8 @@ class PlannedTraining(ShownPlan):
     def brief(self) -> Document:
         return training_report.brief_of(self.plan, self.job)
 
-    def html(self) -> str:
-        from redline.report.plan.train.page import render  # Jinja2 and Plotly, which only pages need
-
-        return render(self.plan, self.job, self.sizes)
+    def page(self) -> PageDocument:
+        return page_of_training(self.plan, self.job, self.sizes)
 
     def record(self) -> dict[str, Any]:
         return training_report.record_of(self.plan, self.job, self.sizes)
@@ -97,10 +97,8 @@ class PlannedServing(ShownPlan):
     def brief(self) -> Document:
         return serving_report.document_of(self.plan, brief=True)
 
-    def html(self) -> str:
-        from redline.report.plan.serve.page import render  # as above
-
-        return render(self.plan)
+    def page(self) -> PageDocument:
+        return page_of_serving(self.plan)
 
     def record(self) -> dict[str, Any]:
         return serving_report.record_of(self.plan)
@@ -125,10 +123,8 @@ class ValidatedPlans(ShownPlan):
     def brief(self) -> Document:
         return validation_report.document_of(self.validation, brief=True)
 
-    def html(self) -> str:
-        from redline.report.plan.validate.page import render  # as above
-
-        return render(self.validation)
+    def page(self) -> PageDocument:
+        return page_of_validation(self.validation)
 
     def record(self) -> dict[str, Any]:
         return validation_report.record_of(self.validation)

@@ -24,6 +24,7 @@ from redline.report.document import (
     Paragraph,
     ReportTable,
     Section,
+    titled,
 )  # fmt: skip
 from redline.report.figure_names import label, label_of, why_unusable
 from redline.report.language import _, clauses, listed, marked
@@ -180,8 +181,7 @@ def _chart(name: str, data: figures.ChartData | None, about: str, after: str = "
 
 
 def _shown(*named: tuple[str, str, ReportTable]) -> list[ReportTable]:
-    """Those that have rows, under a title of the page where there is one."""
-    return [replace(table, name=name, title=title or table.title) for name, title, table in named if table.rows]
+    return [shown for name, title, table in named for shown in titled(name, title or table.title, table)]
 
 
 def _page_collectives(collectives: Collectives) -> Iterator[PageBlock]:

@@ -209,4 +209,5 @@ def _change(change: MeasuredChange | None) -> dict[str, float | None] | None:
 
 
 def _memory(memory: MemoryTrial | None) -> dict[str, Any] | None:
-    return memory and picked(memory, "before_bytes after_bytes before_step_s after_step_s error")
+    names = "before_bytes after_bytes before_step_s after_step_s error"
+    return None if memory is None else picked(memory, names)

@@ -9,9 +9,9 @@ from redline.plan.serve.serving_plan import Ranged, ServingPlan, ServingSituatio
 from redline.report.data import json_text
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
-from redline.report.plan.serve import serving_messages as say
-from redline.report.plan.serve.serving_report import document_of
-from redline.report.plan.serve.serving_report import record_of as as_record
+from redline.report.plan import serving_messages as say
+from redline.report.plan.serving_report import document_of
+from redline.report.plan.serving_report import record_of as as_record
 from redline.report.terminal import text_of, width_of
 from tests.support.command_line import ROOT
 from tests.support.made_plans import measured_engine, point, serving_plan

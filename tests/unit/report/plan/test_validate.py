@@ -7,9 +7,9 @@ import pytest
 from redline.report.data import json_text
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
-from redline.report.plan.validate import tables
-from redline.report.plan.validate.validation_report import document_of
-from redline.report.plan.validate.validation_report import record_of as as_record
+from redline.report.plan import validation_report as tables
+from redline.report.plan.validation_report import document_of
+from redline.report.plan.validation_report import record_of as as_record
 from redline.report.terminal import text_of, width_of
 from tests.support.command_line import ROOT
 from tests.support.made_plans import validation

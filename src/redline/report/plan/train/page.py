@@ -1,13 +1,22 @@
-"""The plan of a training job as one HTML file that needs nothing else: its tables, its charts, what each number is."""
+"""The plan of a training job as a page: its tables, its chart, what each number is."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from typing import Any
 
 from redline.plan.job.job_cost import JobCost
 from redline.plan.train.search.training_plan import Candidate, TrainingPlan
-from redline.report.document import Fact, ReportTable
-from redline.report.html.frame import frame, template
-from redline.report.html.tables import sorted_table, table_text
+from redline.report.document import (
+    Chart,
+    Fact,
+    Items,
+    LabelledLines,
+    PageBlock,
+    PageDocument,
+    Paragraph,
+    Section,
+    TemplateDrawing,
+    titled,
+)
 from redline.report.language import _, marked, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds, share
@@ -19,10 +28,8 @@ from redline.report.plan.train.training_report import facts
 from redline.report.text_parts import interval
 
 
-def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[TrainingPlan] = ()) -> str:
+def page_of(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[TrainingPlan] = ()) -> PageDocument:
     """`sizes` are the plans for all numbers of GPUs that were asked for."""
-    shown = dict(_tables(plan, job, sizes))
-    figure = frontier_figure(plan)
     words = {
         "memory": _("memory at the peak, GB per GPU"),
         "best": _("the best"),
@@ -30,25 +37,74 @@ def render(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Train
         "others": _("other good layouts"),
         "speed": say.speed_axis(plan),
     }
-    return template("plan/train.html.j2").render(
-        **frame(
-            say.headline(plan),
-            charts={} if figure is None else {"frontier": asdict(figure)},
-            tables={name: asdict(sorted_table(table)) for name, table in shown.items()},
-            words={**table_text(), **words},
-            drawers=["plan/charts.js"],
-        ),
+    return PageDocument(
+        title=say.headline(plan),
         headline=_headline(plan),
-        second=sentences([say.headline(plan), *say.advice(plan)]),
-        facts=list(_facts(plan, job)),
-        step=tables.step_bars(plan),
-        memory=tables.memory_bars(plan),
-        changes=say.changes(plan),
-        job_facts=[] if job is None else list(say_job.facts(job)),
-        trust=list(say.trust(plan)),
-        about=list(facts(plan)),
-        definitions=[(_(term), _(text)) for term, text in DEFINITIONS],
+        said=(sentences([say.headline(plan), *say.advice(plan)]), ""),
+        caution=_("Predicted, not measured."),
+        facts=tuple(_facts(plan, job)),
+        sections=tuple(_sections(plan, job, sizes)),
+        drawers=("plan_charts.js",),
+        words=words,
     )
+
+
+def _sections(plan: TrainingPlan, job: JobCost | None, sizes: Sequence[TrainingPlan]) -> Iterator[Section]:
+    bars = {"step": tables.step_bars(plan), "memory": tables.memory_bars(plan)}
+    drawn = TemplateDrawing(template="plan_bars.html.j2", values=bars)
+    yield Section(name="step", link=_("Step"), blocks=(drawn,), style="first even")
+    by_size = tables.sizes(sizes, (), plan) if len(sizes) > 1 else None
+    yield Section(
+        name="sizes", title=_("By number of GPUs"), blocks=titled("sizes", _("The best layout of each"), by_size)
+    )
+    accounts = None if plan.measured is None else say_measured.accounts(plan.measured)
+    yield Section(
+        name="measured", title=_("The measured step"), blocks=titled("measured", _("Account by account"), accounts)
+    )
+    yield Section(
+        name="traffic",
+        link=_("Communication"),
+        title=_("Communication, and the compute that can hide it"),
+        blocks=titled("overlaps", _("Compute / communication"), tables.overlaps(plan)),
+    )
+    ranked = titled("ranked", _("The best layouts"), tables.ranked(plan, brief=False))
+    yield Section(
+        name="layouts", link=_("Layouts"), title=_("Layouts"), blocks=(*_chart(plan), *ranked) if ranked else ()
+    )
+    yield Section(
+        name="others", link=_("Why not other layouts"), title=_("Why not other layouts"), blocks=_others(plan)
+    )
+    yield Section(name="job", link=_("Whole job"), title=_("The whole job"), blocks=_whole_job(plan, job))
+    yield Section(
+        name="trust", link=_("Trust"), title=_("How far to trust this"), blocks=(Items(items=tuple(say.trust(plan))),)
+    )
+    yield Section(name="about", title=_("What was planned"), blocks=(LabelledLines(lines=tuple(facts(plan))),))
+    terms = tuple((_(term), _(text)) for term, text in DEFINITIONS)
+    yield Section(name="definitions", title=_("How each number is defined"), blocks=(LabelledLines(lines=terms),))
+
+
+def _chart(plan: TrainingPlan) -> tuple[Chart, ...]:
+    figure = frontier_figure(plan)
+    about = _("Speed against memory. Error bars are the intervals of both.")
+    return () if figure is None else (Chart(name="frontier", data=figure, about=about),)
+
+
+def _others(plan: TrainingPlan) -> tuple[PageBlock, ...]:
+    table = titled("alternatives", _("One choice at a time"), tables.alternatives(plan, brief=False))
+    if not table:
+        return ()
+    about = _("For each value that the best layout does not use: the best layout with it, and why it is worse.")
+    changes = say.changes(plan)
+    better = (Items(title=_("What a better machine would change"), items=changes),) if changes else ()
+    return (Paragraph(text=about), *table, *better)
+
+
+def _whole_job(plan: TrainingPlan, job: JobCost | None) -> tuple[PageBlock, ...]:
+    if job is None:
+        return ()
+    cases = say_job.cases(job, unit=plan.unit, brief=False)
+    lines = LabelledLines(lines=tuple(say_job.facts(job)))
+    return (lines, *titled("job", _("By failure rate and way to recover"), cases))
 
 
 def _headline(plan: TrainingPlan) -> str:
@@ -103,69 +159,26 @@ def _active(plan: TrainingPlan) -> str:
     return _("{count} active").format(count=count(plan.active_parameters))
 
 
-def _tables(
-    plan: TrainingPlan, job: JobCost | None, sizes: Sequence[TrainingPlan]
-) -> Iterator[tuple[str, ReportTable]]:
-    """Those that have rows."""
-    made = {
-        "measured": None if plan.measured is None else say_measured.accounts(plan.measured),
-        "overlaps": tables.overlaps(plan),
-        "ranked": tables.ranked(plan, brief=False),
-        "alternatives": tables.alternatives(plan, brief=False),
-        "job": None if job is None else say_job.cases(job, unit=plan.unit, brief=False),
-        "sizes": tables.sizes(sizes, (), plan) if len(sizes) > 1 else None,
-    }
-    yield from ((name, table) for name, table in made.items() if table is not None and table.rows)
-
-
 # --- the chart --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayoutPoint:
-    """One layout by what it needs and what it gives, with the interval of both."""
-
-    x: float
-    x_low: float
-    x_high: float
-    y: float
-    y_low: float
-    y_high: float
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrontierFigure:
-    """Layouts by memory (GB) and speed (tokens per second and GPU)."""
-
-    frontier: list[LayoutPoint]
-    others: list[LayoutPoint]
-    """That were ranked, and have a better one beside them."""
-    best: LayoutPoint
-    device: float
-    device_name: str
-
-
-def frontier_figure(plan: TrainingPlan) -> FrontierFigure | None:
-    """None where there is nothing to choose from."""
+def frontier_figure(plan: TrainingPlan) -> dict[str, Any] | None:
+    """Layouts by memory (GB) and speed (tokens per second and GPU); None where there is nothing to choose from."""
     if len({id(candidate) for candidate in (*plan.frontier, *plan.ranked)}) < 2:
         return None
     on_frontier = [candidate.layout for candidate in plan.frontier]
-    return FrontierFigure(
-        frontier=_points(plan, plan.frontier),
-        others=_points(plan, [candidate for candidate in plan.ranked if candidate.layout not in on_frontier]),
-        best=_point(plan, plan.best),
-        device=_digits(plan.device_bytes / 1e9),
-        device_name=_("memory of a GPU, {size}").format(size=gigabytes(plan.device_bytes)),
-    )
+    others = [candidate for candidate in plan.ranked if candidate.layout not in on_frontier]
+    return {
+        "frontier": [_point(plan, candidate) for candidate in plan.frontier],
+        "others": [_point(plan, candidate) for candidate in others],
+        "best": _point(plan, plan.best),
+        "device": _digits(plan.device_bytes / 1e9),
+        "device_name": _("memory of a GPU, {size}").format(size=gigabytes(plan.device_bytes)),
+    }
 
 
-def _points(plan: TrainingPlan, candidates: Sequence[Candidate]) -> list[LayoutPoint]:
-    return [_point(plan, candidate) for candidate in candidates]
-
-
-def _point(plan: TrainingPlan, candidate: Candidate) -> LayoutPoint:
+def _point(plan: TrainingPlan, candidate: Candidate) -> dict[str, Any]:
+    """What it needs and what it gives, with the interval of both."""
     tokens = plan.tokens_per_step / plan.devices
     text = _("{layout}\nstep {step}, {speed} {unit}\n{memory}, OOM probability {chance}").format(
         layout=layouts.as_text(candidate.layout, candidate.micro_batches),
@@ -175,16 +188,16 @@ def _point(plan: TrainingPlan, candidate: Candidate) -> LayoutPoint:
         memory=gigabytes(candidate.peak_bytes),
         chance=chance(candidate.chance),
     )
-    return LayoutPoint(
-        x=_digits(candidate.peak_bytes / 1e9),
-        x_low=_digits(candidate.peak_low_bytes / 1e9),
-        x_high=_digits(candidate.peak_high_bytes / 1e9),
-        y=_digits(tokens / candidate.step_s),
-        y_low=_digits(tokens / candidate.step_high_s),
-        y_high=_digits(tokens / candidate.step_low_s),
-        name=layouts.in_brief(candidate.layout),
-        text=text,
-    )
+    return {
+        "x": _digits(candidate.peak_bytes / 1e9),
+        "x_low": _digits(candidate.peak_low_bytes / 1e9),
+        "x_high": _digits(candidate.peak_high_bytes / 1e9),
+        "y": _digits(tokens / candidate.step_s),
+        "y_low": _digits(tokens / candidate.step_high_s),
+        "y_high": _digits(tokens / candidate.step_low_s),
+        "name": layouts.in_brief(candidate.layout),
+        "text": text,
+    }
 
 
 def _digits(value: float) -> float:

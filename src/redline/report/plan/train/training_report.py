@@ -37,20 +37,21 @@ def document_of(
 
     `job` is what all steps together take.
     """
-    blocks = (
-        *([tables.sizes(sizes, refused, plan)] if len(sizes) + len(refused) > 1 else []),
-        _first(plan),
-        *([] if plan.measured is None else [say_measured.accounts(plan.measured)]),
-        tables.step_bars(plan),
-        tables.overlaps(plan),
-        tables.memory_bars(plan),
-        tables.ranked(plan, brief=True),
-        tables.alternatives(plan, brief=True),
-        Items(title=_("what a better machine would change"), items=say.changes(plan), mark="  - "),
-        *([] if job is None else [_whole_job(plan, job)]),
-        _trust(plan),
+    return Document(
+        blocks=(
+            *([tables.sizes(sizes, refused, plan)] if len(sizes) + len(refused) > 1 else []),
+            _first(plan),
+            *([] if plan.measured is None else [say_measured.accounts(plan.measured)]),
+            tables.step_bars(plan),
+            tables.overlaps(plan),
+            tables.memory_bars(plan),
+            tables.ranked(plan, brief=True),
+            tables.alternatives(plan, brief=True),
+            Items(title=_("what a better machine would change"), items=say.changes(plan), mark="  - "),
+            *([] if job is None else [_whole_job(plan, job)]),
+            _trust(plan),
+        )
     )
-    return Document(blocks=blocks)
 
 
 def brief_of(plan: TrainingPlan, job: JobCost | None) -> Document:
