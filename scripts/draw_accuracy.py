@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from redline.plan.validation import Scatter, published
 from redline.report.document import ReportTable
-from redline.report.plan.validate import tables
+from redline.report.plan import validation_report as tables
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "explanation" / "planner-accuracy.md"

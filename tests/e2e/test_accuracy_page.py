@@ -14,7 +14,7 @@ import pytest
 from bench.plan.serving import load_serving
 from redline.plan.validation import published
 from redline.report.document import ReportTable
-from redline.report.plan.validate import tables
+from redline.report.plan import validation_report as tables
 from tests.support.docs import rows_of
 
 if TYPE_CHECKING:

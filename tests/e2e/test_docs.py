@@ -40,9 +40,8 @@ from redline.ledger.accounts import ACCOUNTS
 from redline.plan.train.memory.footprint import Footprint
 from redline.report.inspect import record as inspection
 from redline.report.language import LANGUAGES
-from redline.report.plan.serve import json as serve_json
-from redline.report.plan.train import json as train_json
-from redline.report.plan.validate import json as validate_json
+from redline.report.plan import serving_report, validation_report
+from redline.report.plan.train import training_report
 from redline.timeline.problems import Reason
 from redline.timeline.table import Table
 from redline.timeline.timeline import TABLES, Device, Kind, Lane, Metadata, Source, Timeline
@@ -339,16 +338,18 @@ def test_the_plan_page_has_every_number_of_a_footprint() -> None:
 
 
 def test_the_plan_page_has_every_key_of_the_json() -> None:
-    whole = train_json.as_record(made_plans.plan(), made_plans.job(), [made_plans.plan()])
-    bare = train_json.as_record(made_plans.plan())
+    whole = training_report.record_of(made_plans.plan(), made_plans.job(), [made_plans.plan()])
+    bare = training_report.record_of(made_plans.plan())
     written = {key for record in (whole, bare, plan_from_a_measured_step()) for key in keys_of_a_plan(record)}
     assert documented_keys("train") == {f"`{key}`" for key in written}
     assert documented_keys("serve") == {
         f"`{key}`"
-        for key in keys_of_a_plan(serve_json.as_record(made_plans.serving_plan(measured=made_plans.measured_engine())))
+        for key in keys_of_a_plan(
+            serving_report.record_of(made_plans.serving_plan(measured=made_plans.measured_engine()))
+        )
     }
     assert documented_keys("validate") == {
-        f"`{key}`" for key in keys_of_a_plan(validate_json.as_record(made_plans.validation()))
+        f"`{key}`" for key in keys_of_a_plan(validation_report.record_of(made_plans.validation()))
     }
 
 
@@ -365,7 +366,7 @@ def plan_from_a_measured_step() -> dict[str, Any]:
     ).plan
     assert plan.measured is not None
     recorded = replace(plan.measured.measured, inferred=("batch",), unseen=("pipeline",))
-    record = train_json.as_record(replace(plan, measured=replace(plan.measured, measured=recorded)))
+    record = training_report.record_of(replace(plan, measured=replace(plan.measured, measured=recorded)))
     return {"measured": record["measured"]}
 
 

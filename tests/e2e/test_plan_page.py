@@ -8,10 +8,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from redline.plan.train.transformer import Transformer
-from redline.report.html.plan.serve import page as serve_page
-from redline.report.html.plan.train import page as train_page
-from redline.report.html.plan.validate import page as validate_page
+from redline.report.html.frame import page_text
 from redline.report.language import speaking
+from redline.report.plan import serving_report as serve_page
+from redline.report.plan import validation_report as validate_page
+from redline.report.plan.train import page as train_page
 from redline.report.terminal import visible_lines
 from tests.support.browsing import PAYLOADS, check_page, opened
 from tests.support.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation
@@ -25,9 +26,9 @@ def written(folder: Path, kind: str, language: str = "en") -> Path:
     shown = replace(validation(), step_points=points, memory_points=points, serving_points=points)
     with speaking(language):
         pages = {
-            "train": lambda: train_page.render(plan(), job(), [plan(), plan(devices=128)]),
-            "serve": lambda: serve_page.render(serving_plan()),
-            "validate": lambda: validate_page.render(shown),
+            "train": lambda: page_text(train_page.page_of(plan(), job(), [plan(), plan(devices=128)])),
+            "serve": lambda: page_text(serve_page.page_of(serving_plan())),
+            "validate": lambda: page_text(validate_page.page_of(shown)),
         }
         path.write_text(pages[kind](), encoding="utf-8")
     return path
@@ -45,7 +46,7 @@ def test_it_requests_nothing_and_draws_everything(
 
 def test_a_plan_that_does_not_fit_has_a_page(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "none.html"
-    path.write_text(train_page.render(nothing_fits()), encoding="utf-8")
+    path.write_text(page_text(train_page.page_of(nothing_fits())), encoding="utf-8")
     with opened(browser, path) as (page, log):
         assert page.inner_text("h1").startswith("Nothing fits.")
         assert log.messages == []
@@ -62,9 +63,8 @@ def test_no_name_runs_or_becomes_markup(browser: Browser, tmp_path: Path) -> Non
     names = cycle(PAYLOADS.values())
     named = replace(llama(), name=next(names))
     evil = plan(workload=Transformer(named), machine=replace(h100(), name=next(names)), stack=next(names))
-    for number, text in enumerate(
-        (train_page.render(evil, job()), serve_page.render(serving_plan(model=named, engine=next(names))))
-    ):
+    pages = (train_page.page_of(evil, job()), serve_page.page_of(serving_plan(model=named, engine=next(names))))
+    for number, text in enumerate(map(page_text, pages)):
         path = tmp_path / f"evil{number}.html"
         path.write_text(text, encoding="utf-8")
         with opened(browser, path) as (page, log):

@@ -24,13 +24,13 @@ from redline.cli.values import positive
 from redline.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from redline.report.compare.compare_result import CompareResult
     from redline.report.redaction.redactor import Redactor
     from redline.report.trial.trial_report import TrialReport
-    from redline.trials.limits import DifferenceLimit
+    from redline.trials.limits import LimitOutcome
     from redline.trials.trial_pairs import TrialOptions
 
 EXIT_CROSSED = 1
@@ -148,9 +148,8 @@ def _run(options: CompareOptions, redactor: Redactor | None) -> int:
         save_baseline(options.save_as, [after], folder, force=options.force, redactor=redactor)
     if not options.quiet and redactor is None and options.form == "text":
         point_to(f"redline diagnose {quoted([after])}")
-    judged = _judged(set_limits, result)
-    sides = (result.before, result.after)
-    return max(judged, *(code_of_read(len(side.diagnosis.ranks), side.failures) for side in sides))
+    judged = EXIT_CROSSED if _crossed(limits.check(limit, result.difference) for limit in set_limits) else 0
+    return max(judged, *(code_of_read(len(side.diagnosis.ranks), side.failures) for side in result.sides))
 
 
 def _compared(before: str, after: str, options: CompareOptions, redactor: Redactor | None) -> CompareResult:
@@ -184,17 +183,14 @@ def _recordings(options: CompareOptions, folder: str) -> tuple[str, str]:
     return options.paths[0], options.paths[1]
 
 
-def _judged(set_limits: list[DifferenceLimit], result: CompareResult) -> int:
-    """The exit code by the limits; each that is crossed is said, and each of which only a part of the interval is."""
-    from redline.trials.limits import check
-
+def _crossed(outcomes: Iterable[LimitOutcome]) -> bool:
+    """Whether a limit is; each that is crossed is said, and each of which only a part of the interval is."""
     crossed = False
-    for limit in set_limits:
-        outcome = check(limit, result.difference)
+    for outcome in outcomes:
         if outcome.said:
             remark(outcome.said, "WARNING" if outcome.crossed else "SECONDARY")
         crossed |= outcome.crossed
-    return EXIT_CROSSED if crossed else 0
+    return crossed
 
 
 # --- profiles and kept trials -----------------------------------------------------------------------------------------
@@ -270,7 +266,10 @@ def _run_trial(options: CompareOptions) -> int:
     with jobs_end_with_us():
         report = _report(options)
     deliver_report(options, report.rendered)
-    return _limited(set_limits, report)
+    trial, numbers = report.trial, report.numbers
+    is_crossed = trial is not None and _crossed(limits.check_trial(limit, trial) for limit in set_limits)
+    are_wrong = numbers is not None and not numbers.holds  # numbers that are not as claimed fail too
+    return EXIT_CROSSED if are_wrong or is_crossed else 0
 
 
 def _report(options: CompareOptions) -> TrialReport:
@@ -323,18 +322,6 @@ def _refuse_mixtures(options: CompareOptions) -> None:
     if options.against or options.save_as:
         raise UsageError("compare: baselines are recordings; programs are timed in turns")
     refuse_unprintable_page(options)
-
-
-def _limited(set_limits: list[DifferenceLimit], report: TrialReport) -> int:
-    """Numbers that are not as claimed fail too."""
-    from redline.trials.limits import check_trial
-
-    outcomes = [check_trial(limit, report.trial) for limit in set_limits] if report.trial else []
-    for outcome in outcomes:
-        if outcome.said:
-            remark(outcome.said, "WARNING" if outcome.crossed else "SECONDARY")
-    are_wrong = report.numbers is not None and not report.numbers.holds
-    return EXIT_CROSSED if are_wrong or any(outcome.crossed for outcome in outcomes) else 0
 
 
 VERB = Verb(CompareOptions, run)

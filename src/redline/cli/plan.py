@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from redline.cli.arguments import Quiet, Speaking, language, refuse_other_endings
+from redline.cli.arguments import FORMATS, Quiet, Speaking, language, refuse_other_endings
 from redline.cli.options import Options, Verb, VerbKinds, arguments_for, entries, flag, value, values
 from redline.cli.output import deliver, for_stdout, point_to, quoted, show, speaks_unicode
 from redline.cli.show_progress import progress
@@ -35,13 +35,12 @@ from redline.plan.train.training_choices import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from redline.verbs.plan_results import PlannedTraining
+    from redline.verbs.plan_results import ShownPlan
 
 SCRIPT, TRACE = ".sh", ".json.gz"
 REPORTS = {".html": "the page", ".json": "the figures", ".txt": "the text"}
-_STDOUT = "-"  # the key of a renderer whose text is printed instead of the plan's
 
 
 def _outputs(forms: Mapping[str, str]) -> Any:
@@ -278,25 +277,13 @@ class PlanValidateOptions(PlanOutput):
 
 
 def _train(options: PlanTrainOptions) -> int:
-    language(options)
-    _refuse_early(options, _TRAIN_FORMS)
-    _refuse_scripts(options, options.emit, FRAMEWORKS)
+    _refuse_early(options, _TRAIN_FORMS, options.emit, FRAMEWORKS)
     from redline import plan_training
-    from redline.report.html.plan.train import page
-    from redline.report.plan.train import json
 
     asked = {**arguments_for(plan_training, options), "batch": _sequences(options)}
     with progress(options) as tell:
         planned = plan_training(**asked, progress=tell)
-    renderers = {
-        ".html": lambda _: page.render(planned.plan, planned.job, sizes=planned.sizes),
-        ".json": lambda _: json.render(planned.plan, planned.job, sizes=planned.sizes),
-        ".txt": lambda unicode: _text(planned, unicode=unicode),
-    }
-    if options.emit:
-        script = planned.launch_script(options.emit)
-        renderers |= {SCRIPT: lambda _: script, _STDOUT: lambda _: script}
-    _deliver_reports(options, renderers)
+    _deliver_reports(options, planned, planned.launch_script(options.emit) if options.emit else "")
     for name in options.output:
         if name.endswith(TRACE):
             planned.save_trace(name, force=options.force)
@@ -322,92 +309,59 @@ def _sequences(options: PlanTrainOptions) -> int:
     return sequences
 
 
-def _text(planned: PlannedTraining, *, unicode: bool) -> str:
-    from redline.report.plan.train import sizes, text
-
-    several_sizes = len(planned.sizes) + len(planned.refused) > 1
-    head = sizes.render(planned.sizes, planned.refused, planned.plan) if several_sizes else ""
-    return head + text.render(planned.plan, planned.job, unicode=unicode)
-
-
 def _serve(options: PlanServeOptions) -> int:
-    language(options)
-    _refuse_early(options, _SERVE_FORMS)
-    _refuse_scripts(options, options.emit, ENGINES)
+    _refuse_early(options, _SERVE_FORMS, options.emit, ENGINES)
     from redline import plan_serving
-    from redline.report.html.plan.serve import page
-    from redline.report.plan.serve import json, text
 
     planned = plan_serving(**arguments_for(plan_serving, options))
-    plan = planned.plan
-    renderers = {
-        ".html": lambda _: page.render(plan),
-        ".json": lambda _: json.render(plan),
-        ".txt": lambda _: text.render(plan),
-    }
-    if options.emit:
-        script = planned.launch_script(options.emit)
-        renderers |= {SCRIPT: lambda _: script, _STDOUT: lambda _: script}
-    _deliver_reports(options, renderers)
+    _deliver_reports(options, planned, planned.launch_script(options.emit) if options.emit else "")
     return 0
 
 
 def _validate(options: PlanValidateOptions) -> int:
-    language(options)
     _refuse_early(options, REPORTS)
     from redline import validate_plans
-    from redline.report.html.plan.validate import page
-    from redline.report.plan.validate import json, text
 
-    validation = validate_plans().validation
-    renderers = {
-        ".html": lambda _: page.render(validation),
-        ".json": lambda _: json.render(validation),
-        ".txt": lambda _: text.render(validation),
-    }
-    _deliver_reports(options, renderers)
+    _deliver_reports(options, validate_plans())
     return 0
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
-def _refuse_early(options: PlanOutput, forms: Mapping[str, str]) -> None:
+def _refuse_early(
+    options: PlanOutput, forms: Mapping[str, str], emit: str | None = None, names: Sequence[str] = ()
+) -> None:
     """What cannot be written is said before anything is computed."""
     from redline.artifacts import refuse_unless_writable
     from redline.storage import path_of
 
+    language(options)
     refuse_other_endings(options.verb, options.output, tuple(forms))
     for name in options.output:
         refuse_unless_writable(path_of(name), force=options.force)
-
-
-def _refuse_scripts(options: PlanOutput, emit: str | None, names: Sequence[str]) -> None:
     if emit and options.json:
         raise UsageError(f"{options.verb}: --emit prints a launch script, --json figures: give -o FILE.json for both")
     if not emit and any(name.endswith(SCRIPT) for name in options.output):
         raise UsageError(f"{options.verb}: -o FILE{SCRIPT} needs --emit, with one of: {', '.join(names)}")
 
 
-def _deliver_reports(options: PlanOutput, renderers: Mapping[str, Callable[[bool], str]]) -> None:
-    """One on stdout, and those that were asked for in files. Renderers take whether they may use all of Unicode."""
+def _deliver_reports(options: PlanOutput, planned: ShownPlan, script: str = "") -> None:
+    """One on stdout, and those that were asked for in files. A script is printed instead of the plan."""
     from pathlib import Path
 
     from redline.report.language import speaking
 
-    def render(ending: str, *, unicode: bool) -> str:
-        with speaking("en" if ending == ".json" else language(options)):
-            return renderers[ending](unicode)
-
-    with for_stdout():
-        printed = _STDOUT if _STDOUT in renderers else ".json" if options.json else ".txt"
-        show(render(printed, unicode=speaks_unicode()))
-    for name in options.output:
-        ending = Path(name).suffix
-        if ending in renderers:
-            deliver(render(ending, unicode=True), name, force=options.force)
-        if ending == ".html" and not options.quiet:
-            point_to(f"open {quoted([name])} in a browser")
+    with speaking(language(options)):
+        with for_stdout():
+            show(script or planned.rendered("json" if options.json else "text", unicode=speaks_unicode()))
+        for name in options.output:
+            ending = Path(name).suffix
+            if ending in FORMATS or ending == SCRIPT:
+                text = script if ending == SCRIPT else planned.rendered(FORMATS[ending])
+                deliver(text, name, force=options.force)
+            if ending == ".html" and not options.quiet:
+                point_to(f"open {quoted([name])} in a browser")
 
 
 VERB = VerbKinds(

@@ -1,7 +1,7 @@
 """A document: what a verb has to say, in blocks. A renderer knows blocks and no verb; a verb knows no renderer."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -31,6 +31,7 @@ class ReportTable:
     notes: tuple[str, ...] = ()
     empty: str = ""  # what is said instead where there are no rows
     name: str = ""  # on a page, for its scripts
+    indent: str = ""  # on a terminal; as much as below a title unless it is said
 
 
 def table_of(
@@ -50,6 +51,11 @@ def table_of(
         notes=tuple(notes),
         empty=empty,
     )
+
+
+def titled(name: str, title: str, table: ReportTable | None) -> tuple[ReportTable, ...]:
+    """As a page has it: by name for its scripts, under a title of the page; none where there are no rows."""
+    return (replace(table, name=name, title=title),) if table is not None and table.rows else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +100,7 @@ class StackedPart:
     share: str
     start: float
     end: float
+    colour: str = ""  # of the style sheet of pages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +116,30 @@ class StackedBars:
     limit: float = 1.0  # where a limit lies, as a share of what the bars are drawn against; 1 where there is none
 
 
-Block = Heading | LabelledLines | Items | ReportTable | StackedBars
+@dataclass(frozen=True, kw_only=True)
+class Paragraph:
+    """Said between the others."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commands:
+    """What is typed next, each below what it is for."""
+
+    lines: tuple[tuple[str, str], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folded:
+    """What opens below its title: a table, or Markdown of a page of ours; a comment is read from its first lines."""
+
+    title: str
+    content: ReportTable | str
+
+
+Block = Heading | LabelledLines | Items | ReportTable | StackedBars | Paragraph | Commands | Folded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,13 +187,6 @@ class Code:
     text: str
     about: str = ""
     summary: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Paragraph:
-    """Said between the others."""
-
-    text: str
 
 
 PageBlock = ReportTable | LabelledLines | Items | StackedBars | Chart | TemplateDrawing | Code | Paragraph

@@ -1,9 +1,20 @@
 """Documents as Markdown, as GitHub and GitLab show it: names from strangers' traces stay text."""
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from redline.report.document import Block, Document, Heading, Items, LabelledLines, ReportTable
+from redline.report.document import (
+    Block,
+    Commands,
+    Document,
+    Folded,
+    Heading,
+    Items,
+    LabelledLines,
+    Paragraph,
+    ReportTable,
+)
 from redline.report.terminal import as_text
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@&])")
@@ -27,6 +38,27 @@ def _blocks(block: Block) -> Iterator[list[str]]:
         yield [f"{mark} {escaped(item)}" for mark, item in zip(marks, block.items, strict=True)]
     elif isinstance(block, ReportTable):
         yield from table_blocks(block)
+    elif isinstance(block, Paragraph):
+        yield [escaped(block.text)]
+    elif isinstance(block, Commands):
+        yield [f"- {escaped(purpose)}: {code(command)}" for purpose, command in block.lines]
+    elif isinstance(block, Folded):
+        yield from _folded(block)
+
+
+def _folded(block: Folded) -> Iterator[list[str]]:
+    """In a line of HTML, Markdown escapes nothing."""
+    yield [f"<details><summary>{html.escape(block.title)}</summary>"]
+    if isinstance(block.content, str):
+        yield block.content.split("\n")
+        yield ["</details>"]
+    else:
+        yield markdown_table(block.content)
+        yield [*map(escaped, block.content.notes), "</details>"]
+
+
+def code(text: str) -> str:
+    return f"`{text.replace('`', chr(39))}`"
 
 
 def table_blocks(shown: ReportTable) -> Iterator[list[str]]:

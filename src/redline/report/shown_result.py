@@ -21,12 +21,21 @@ class ShownResult:
     def document(self, *, verbose: bool = False) -> Document:
         raise NotImplementedError
 
+    def comment(self, *, verbose: bool = False) -> Document:
+        """For a pull request, as Markdown; all of the document unless it is said."""
+        return self.document(verbose=verbose)
+
     def record(self) -> dict[str, Any]:
         """For programs."""
         raise NotImplementedError
 
     def page(self) -> PageDocument:
         raise NotImplementedError
+
+    def html(self) -> str:
+        from redline.report.html.frame import page_text  # Jinja2 and Plotly, which only pages need
+
+        return page_text(self.page())
 
     def csv(self) -> str:
         raise NotImplementedError
@@ -38,11 +47,10 @@ class ShownResult:
         if form == "csv":
             return self.csv()
         if form == "html":
-            from redline.report.html.frame import page_text  # Jinja2 and Plotly, which only pages need
-
-            return page_text(self.page())
-        document = self.document(verbose=verbose)
-        return markdown_of(document) if form == "md" else text_of(document, unicode=unicode)
+            return self.html()
+        if form == "md":
+            return markdown_of(self.comment(verbose=verbose))
+        return text_of(self.document(verbose=verbose), unicode=unicode)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """In the form that the end of the name says."""

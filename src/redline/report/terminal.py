@@ -9,7 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 from redline.report.display import MARKS, PLAIN_COLUMNS, Style, columns, is_terminal, kept_marks, styled
-from redline.report.document import Block, Document, Heading, Items, LabelledLines, ReportTable, StackedBars
+from redline.report.document import (
+    Block,
+    Commands,
+    Document,
+    Folded,
+    Heading,
+    Items,
+    LabelledLines,
+    Paragraph,
+    ReportTable,
+    StackedBars,
+)
 
 _CLOSING = "，。；：、）》”！？"  # never first on a line
 _OPENING = "（《“"  # never last on one
@@ -322,6 +333,12 @@ def text_of(document: Document, *, unicode: bool = True) -> str:
                 yield from fold(text, styled(mark, block.style) if block.style else mark, block.rest)
         elif isinstance(block, StackedBars):
             yield from _bar_lines(block, unicode=unicode)
+        elif isinstance(block, Paragraph):
+            yield from fold(block.text, "", None)
+        elif isinstance(block, Commands):
+            yield from _command_lines(block)
+        elif isinstance(block, Folded):
+            yield from block.content.split("\n") if isinstance(block.content, str) else table_lines(block.content)
         else:
             yield from table_lines(block)
 
@@ -343,12 +360,21 @@ def _wrapped_lines(text: str, first: str, rest: str | None) -> list[str]:
 
 def table_lines(shown: ReportTable) -> list[str]:
     """Below its title, if it has one; what is said instead where there are no rows."""
-    indent = "  " if shown.title else ""
+    indent = shown.indent or ("  " if shown.title else "")
     if not shown.rows:
         return [line for line in (shown.title, f"{indent}{shown.empty}") if line] if shown.empty else []
     notes = [line for note in shown.notes for line in wrapped(styled(note, Style.SECONDARY), columns(), indent)]
     rows = [f"{indent}{line}".rstrip() for line in table(shown.head, shown.rows)]
     return [*([shown.title] if shown.title else []), *rows, *notes]
+
+
+def _command_lines(block: Commands) -> Iterator[str]:
+    """Commands are not broken: people copy them."""
+    if block.title and block.lines:
+        yield block.title
+    for purpose, command in block.lines:
+        yield from fitted(purpose, "  ")
+        yield f"    {command}"
 
 
 def _bar_lines(bars: StackedBars, *, unicode: bool) -> Iterator[str]:

@@ -348,7 +348,7 @@ def _context(diagnoses: tuple[Diagnosis, Diagnosis], runs: tuple[RunFacts, RunFa
 
 
 def _told(diagnosis: Diagnosis) -> dict[str, str]:
-    """By what is told, in the words of `report.compare.context_messages`."""
+    """By what is told, in the words of `report.compare.sentences`."""
     ranks = diagnosis.ranks
     versions = {name: version for rank in ranks for name, version in rank.origin.versions.items()}
     return {

@@ -4,18 +4,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
-from redline.artifacts import write_atomic
-from redline.errors import UsageError
 from redline.plan.job.job_cost import JobCost
 from redline.plan.serve.serving_plan import ServingPlan
 from redline.plan.train.search.training_plan import TrainingPlan
 from redline.plan.validation import Validation
-from redline.storage import path_of
+from redline.report.document import Document, PageDocument
+from redline.report.notebook import html_of
+from redline.report.plan import serving_messages, serving_report, validation_report
+from redline.report.plan.amounts import gigabytes, seconds
+from redline.report.plan.launch import engines, script
+from redline.report.plan.layouts import as_text
+from redline.report.plan.serving_report import page_of as page_of_serving
+from redline.report.plan.train import training_messages, training_report
+from redline.report.plan.train.page import page_of as page_of_training
+from redline.report.plan.validation_report import page_of as page_of_validation
+from redline.report.shown_result import ShownResult
+from redline.report.terminal import visible
+from redline.report.text_parts import percent
+
+
+class ShownPlan(ShownResult):
+    """A plan, for people and programs; as a file it is a page or its figures."""
+
+    WHAT = "a plan"
+    SAVED: ClassVar = {".html": "html", ".json": "json"}
+
+    def brief(self) -> Document:
+        """For a notebook."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        return html_of(self.brief())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PlannedTraining:
+class PlannedTraining(ShownPlan):
     """What a training job should cost."""
 
     plan: TrainingPlan
@@ -27,15 +53,17 @@ class PlannedTraining:
     refused: tuple[tuple[int, str], ...] = ()
     """The others, and why none of their layouts can run."""
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """A page where the name ends in .html, the figures where it ends in .json."""
-        from redline.report.html.plan.train import page
-        from redline.report.plan.train import json
+    def document(self, *, verbose: bool = False) -> Document:
+        return training_report.document_of(self.plan, self.job, self.sizes, self.refused)
 
-        if _ending(path) == ".html":
-            _write(path, page.render(self.plan, self.job, sizes=self.sizes), force=force)
-        else:
-            _write(path, json.render(self.plan, self.job, sizes=self.sizes), force=force)
+    def brief(self) -> Document:
+        return training_report.brief_of(self.plan, self.job)
+
+    def page(self) -> PageDocument:
+        return page_of_training(self.plan, self.job, self.sizes)
+
+    def record(self) -> dict[str, Any]:
+        return training_report.record_of(self.plan, self.job, self.sizes)
 
     def save_trace(self, path: str | Path, *, force: bool = False) -> None:
         """The predicted step, for Perfetto and `redline.diagnose`; a name that ends in .json.gz is compressed."""
@@ -45,89 +73,65 @@ class PlannedTraining:
 
     def launch_script(self, framework: str) -> str:
         """The best layout as a shell script: its launch arguments or config, and as comments what these cannot say."""
-        from redline.report.plan.launch.frameworks import launch_script
-        from redline.report.plan.launch.script import render
-
-        return render(launch_script(self.plan, framework))
+        return script.render(script.launch_script(self.plan, framework))
 
     def __repr__(self) -> str:
-        from redline.report.plan.notebook import train_line
-
-        return train_line(self.plan)
-
-    def _repr_html_(self) -> str:
-        """As a notebook shows it."""
-        from redline.report.plan import notebook
-
-        return notebook.train(self.plan, self.job)
+        """ "<plan of llama-3.1-8b on 64 H100 ...: dp 64, ZeRO-2, ...; step 7.294 s, 73.4 GB, MFU 46.8 %>"."""
+        best = self.plan.best
+        fits = "" if self.plan.fits else "nothing fits; smallest: "
+        return visible(
+            f"<plan of {training_messages.headline(self.plan)}: {fits}{as_text(best.layout, best.micro_batches)}; step "
+            f"{seconds(best.step_s)}, {gigabytes(best.peak_bytes)}, MFU {percent(best.mfu)}>"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PlannedServing:
+class PlannedServing(ShownPlan):
     """What serving a model gives its users."""
 
     plan: ServingPlan
 
+    def document(self, *, verbose: bool = False) -> Document:
+        return serving_report.document_of(self.plan)
+
+    def brief(self) -> Document:
+        return serving_report.document_of(self.plan, brief=True)
+
+    def page(self) -> PageDocument:
+        return page_of_serving(self.plan)
+
+    def record(self) -> dict[str, Any]:
+        return serving_report.record_of(self.plan)
+
     def launch_script(self, engine: str) -> str:
         """The best way to serve as the command that starts an engine, with what it cannot say as comments."""
-        from redline.report.plan.launch.engines import launch_script
-        from redline.report.plan.launch.script import render
-
-        return render(launch_script(self.plan, engine))
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """A page where the name ends in .html, the figures where it ends in .json."""
-        from redline.report.html.plan.serve import page
-        from redline.report.plan.serve import json
-
-        text = page.render(self.plan) if _ending(path) == ".html" else json.render(self.plan)
-        _write(path, text, force=force)
+        return script.render(engines.launch_script(self.plan, engine))
 
     def __repr__(self) -> str:
-        from redline.report.plan.notebook import serve_line
-
-        return serve_line(self.plan)
-
-    def _repr_html_(self) -> str:
-        """As a notebook shows it."""
-        from redline.report.plan import notebook
-
-        return notebook.serve(self.plan)
+        return visible(f"<plan of {serving_messages.headline(self.plan)}: {serving_messages.verdict(self.plan)}>")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ValidatedPlans:
+class ValidatedPlans(ShownPlan):
     """How well plans predict published measurements."""
 
     validation: Validation
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """A page where the name ends in .html, the figures where it ends in .json."""
-        from redline.report.html.plan.validate import page
-        from redline.report.plan.validate import json
+    def document(self, *, verbose: bool = False) -> Document:
+        return validation_report.document_of(self.validation)
 
-        text = page.render(self.validation) if _ending(path) == ".html" else json.render(self.validation)
-        _write(path, text, force=force)
+    def brief(self) -> Document:
+        return validation_report.document_of(self.validation, brief=True)
+
+    def page(self) -> PageDocument:
+        return page_of_validation(self.validation)
+
+    def record(self) -> dict[str, Any]:
+        return validation_report.record_of(self.validation)
 
     def __repr__(self) -> str:
-        from redline.report.plan.notebook import validation_line
-
-        return validation_line(self.validation)
-
-    def _repr_html_(self) -> str:
-        """As a notebook shows it."""
-        from redline.report.plan import notebook
-
-        return notebook.validation(self.validation)
-
-
-def _ending(path: str | Path) -> str:
-    ending = path_of(path).suffix
-    if ending not in (".html", ".json"):
-        raise UsageError(f"{path}: a plan is saved as a page or as figures; give a name that ends in .html or .json")
-    return ending
-
-
-def _write(path: str | Path, text: str, *, force: bool) -> None:
-    with write_atomic(path_of(path), force=force) as file:
-        file.write(text.encode())
+        step, peak = self.validation.step.everything, self.validation.memory.peaks[-1]
+        return (
+            f"<plans against measurements: step time {percent(step.median)} in the median of {step.runs:,} runs, "
+            f"memory {percent(peak.median)} of {peak.rows:,}>"
+        )

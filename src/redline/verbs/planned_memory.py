@@ -15,7 +15,7 @@ from redline.ledger.memory.plan_comparison import PlannedMemory
 from redline.plan.train.layout import Layout
 from redline.plan.train.step_cost import MemoryUse
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
-from redline.report.plan.train.json import KIND, SCHEMA_VERSION, as_record
+from redline.report.plan.train.training_report import KIND, SCHEMA_VERSION, record_of
 from redline.storage import path_of, shown
 from redline.verbs.plan_results import PlannedTraining
 
@@ -47,7 +47,7 @@ _PLAN = FileKind("a plan of training", _Plan, _AGAIN, most_bytes=32 << 20, envel
 def planned_memory(plan: str | Path | PlannedTraining) -> PlannedMemory:
     """Of the best layout. InputError where a file is no plan of training, or has no memory by parts."""
     if isinstance(plan, PlannedTraining):
-        return _of_plan(_PLAN.shaped(as_record(plan.plan), "the plan"), "")
+        return _of_plan(_PLAN.shaped(record_of(plan.plan), "the plan"), "")
     return _of_plan(_PLAN.read(path_of(plan)), shown(plan))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from redline.errors import RedlineError
 from redline.numerics import Numerics
-from redline.report.plan.train import json as train_json
+from redline.report.plan.train.training_report import record_of
 from redline.trials.numbers.run_numbers import read_run
 from redline.trials.trial_record import to_record
 from redline.tuning.trial_folder import Answer, Asked, Question, TrialFolder
@@ -98,7 +98,7 @@ def snapshot_outcome(path: Path, *, sampled: bool) -> tuple[str, Iterable[str]]:
 
 
 def plan_seeds() -> tuple[Record, ...]:
-    return (json.loads(train_json.render(made_plans.plan())),)
+    return (record_of(made_plans.plan()),)
 
 
 def plan_outcome(path: Path, *, sampled: bool) -> tuple[str, Iterable[str]]:

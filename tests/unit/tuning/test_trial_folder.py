@@ -8,7 +8,7 @@ import pytest
 from redline.cli import main
 from redline.errors import InputError
 from redline.numerics import Numerics
-from redline.report.trial import text
+from redline.report.trial.trial_report import TrialReport
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.numbers.differences import TensorDifference
 from redline.trials.numbers.judgement import CurveDifference, NumbersJudgement, TensorDeviation
@@ -73,7 +73,8 @@ def test_numbers_are_told_in_the_same_words_again(tmp_path: Path) -> None:
     known = TrialFolder(tmp_path / "of", {}).known(QUESTION)
     assert known is not None
     assert known.numbers is not None
-    assert text.render(None, known.numbers) == text.render(None, numbers())
+    shown, expected = (TrialReport(trial=None, numbers=each).text() for each in (known.numbers, numbers()))
+    assert shown == expected
     assert not known.numbers.holds
 
 

@@ -12,7 +12,7 @@ from redline.cli import main
 from redline.errors import InputError
 from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
-from redline.report.plan.train import json as train_json
+from redline.report.plan.train.training_report import record_of
 from redline.verbs.plan_results import PlannedTraining
 from redline.verbs.planned_memory import planned_memory
 from tests.support import made_plans
@@ -20,7 +20,7 @@ from tests.support.made_snapshots import random_allocator
 
 
 def _written(folder: Path, change: Callable[[dict[str, Any]], object] = lambda _: None) -> Path:
-    record = json.loads(train_json.render(made_plans.plan()))
+    record = record_of(made_plans.plan())
     change(record)
     path = folder / "plan.json"
     path.write_text(json.dumps(record))

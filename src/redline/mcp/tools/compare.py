@@ -10,7 +10,6 @@ from redline.mcp.bounded_answer import BoundedAnswer, RowPage, recorded
 from redline.mcp.tool import READING, AgentTool, MachineName, Offset, Recording, command_line, machine_name
 from redline.mcp.unknowns import unknowns_of_diagnosis
 from redline.report.compare.compare_result import CompareResult
-from redline.report.compare.json import as_record
 from redline.report.diagnose.json import as_record as diagnosis_record
 from redline.verbs.compare import compare
 from redline.verbs.recording_kind import refuse_reports
@@ -36,7 +35,7 @@ def answer(arguments: CompareArguments, folders: AllowedFolders) -> BoundedAnswe
     machine = machine_name(arguments.machine, folders)
     before, after = (folders.traces([path], digests=True) for path in paths)
     result = compare(before, after, machine=machine, options=READING)
-    record = as_record(result)
+    record = result.record()
     tables = _tables(result, record)
     options = {"--machine": machine, "--json": True, "--quiet": True}
     verify = command_line("compare", paths=paths, options=options)

@@ -14,8 +14,6 @@ from redline.mcp.tool import AgentTool, Offset, command_line, machine_name
 from redline.model.known import known_models
 from redline.plan.serve.serving_defaults import LOADS
 from redline.plan.train.training_choices import PRECISIONS
-from redline.report.plan.serve.json import as_record as serving_record
-from redline.report.plan.train.json import as_record as training_record
 from redline.verbs.plan import is_module, plan_serving, plan_training
 
 Amount = Annotated[float, Meta(gt=0, le=1e24)]
@@ -174,7 +172,7 @@ def _training(arguments: PlanArguments, model: str, machine: str) -> Mapping[str
         tokens=arguments.tokens,
         price=arguments.price,
     )
-    return training_record(planned.plan, planned.job, sizes=planned.sizes)
+    return planned.record()
 
 
 def _serving(arguments: PlanArguments, model: str, machine: str) -> Mapping[str, Any]:
@@ -190,7 +188,7 @@ def _serving(arguments: PlanArguments, model: str, machine: str) -> Mapping[str,
         price=arguments.price,
         concurrency=arguments.concurrency or LOADS,
     )
-    return serving_record(planned.plan)
+    return planned.record()
 
 
 def _verify(arguments: PlanArguments, model: str, machine: str) -> str:

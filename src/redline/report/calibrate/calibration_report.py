@@ -1,7 +1,7 @@
 """A calibration as text and as a page: what the machine reached, how sure that is, and under which conditions."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from redline.calibration.calibration_record import Calibration, CollectivePoint, Collectives, Declined, Estimate, Peak
 from redline.calibration.memory import memory_bytes_per_s
@@ -24,6 +24,7 @@ from redline.report.document import (
     Paragraph,
     ReportTable,
     Section,
+    titled,
 )  # fmt: skip
 from redline.report.figure_names import label, label_of, why_unusable
 from redline.report.language import _, clauses, listed, marked
@@ -174,17 +175,13 @@ def _said(*texts: str) -> list[Paragraph]:
     return [Paragraph(text=text) for text in texts if text]
 
 
-def _chart(name: str, figure: object, about: str, after: str = "", title: str = "") -> list[PageBlock]:
+def _chart(name: str, data: figures.ChartData | None, about: str, after: str = "", title: str = "") -> list[PageBlock]:
     """The chart, and what follows from it; nothing where nothing was measured."""
-    if figure is None:
-        return []
-    data = asdict(figure)  # type: ignore[call-overload]
-    return [Chart(name=name, data=data, title=title, about=about), *_said(after)]
+    return [] if data is None else [Chart(name=name, data=data, title=title, about=about), *_said(after)]
 
 
 def _shown(*named: tuple[str, str, ReportTable]) -> list[ReportTable]:
-    """Those that have rows, under a title of the page where there is one."""
-    return [replace(table, name=name, title=title or table.title) for name, title, table in named if table.rows]
+    return [shown for name, title, table in named for shown in titled(name, title or table.title, table)]
 
 
 def _page_collectives(collectives: Collectives) -> Iterator[PageBlock]:

@@ -1,8 +1,8 @@
 """The data of each chart of a calibration as plain values. How they are drawn is the business of charts.js."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from redline.calibration.calibration_record import (
     BandwidthPoint,
@@ -26,39 +26,13 @@ from redline.units import format_buffer
 _NAME_LIMIT = 60
 _LABEL_LIMIT = 28
 
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredPoint:
-    """One measured point with its interval."""
-
-    x: float
-    y: float
-    low: float
-    high: float
-    text: str
-    name: str = ""
-    """Beside the point; nothing where its series has one."""
+ChartData = dict[str, Any]
+Mark = dict[str, Any]  # a point with its interval; its name is beside it, where its series has none
 
 
-@dataclass(frozen=True, kw_only=True)
-class PointSeries:
-    """Points that belong together."""
-
-    name: str
-    marks: list[MeasuredPoint]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReferenceLine:
-    """A level that is drawn across, such as a peak."""
-
-    name: str
-    value: float
-
-
-def _mark(x: float, estimate: Estimate, text: str, name: str = "") -> MeasuredPoint:
+def _mark(x: float, estimate: Estimate, text: str, name: str = "") -> Mark:
     low, value, high = (_digits(number) for number in (estimate.low, estimate.value, estimate.high))
-    return MeasuredPoint(x=_digits(x), y=value, low=low, high=high, text=text, name=name)
+    return {"x": _digits(x), "y": value, "low": low, "high": high, "text": text, "name": name}
 
 
 def _digits(value: float) -> float:
@@ -69,68 +43,47 @@ def _digits(value: float) -> float:
 # --- roofline ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelChart:
-    """The measured kernels of one family and type."""
+def roofs_figure(calibration: Calibration) -> ChartData | None:
+    """Kernels by intensity (FLOP per byte) and rate (FLOP/s) under the measured roofs, and the experiment's points.
 
-    dtype: str
-    family: str
-    family_name: str
-    marks: list[MeasuredPoint]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoofsFigure:
-    """Kernels by intensity (FLOP per byte) and rate (FLOP/s) under the measured roofs, and the experiment's points."""
-
-    kernels: list[KernelChart]
-    peaks: list[ReferenceLine]
-    bytes_per_s: float | None
-    bandwidth: str
-    experiment: list[MeasuredPoint]
-    experiment_name: str
-    ridge: MeasuredPoint | None
-
-
-def roofs_figure(calibration: Calibration) -> RoofsFigure | None:
-    """None where neither kernels nor the experiment were measured."""
+    None where neither was measured.
+    """
     roofline = calibration.roofline
     if not calibration.kernels and roofline is None:
         return None
     bandwidth = memory_bytes_per_s(calibration.bandwidths) or (roofline.bandwidth_bytes_per_s if roofline else None)
-    return RoofsFigure(
-        kernels=_kernels(calibration.kernels),
-        peaks=[
-            ReferenceLine(
-                name=f"{peak.dtype} {say.amount(peak.burst_flops_per_s.value, work_unit(peak.dtype))}",
-                value=_digits(peak.burst_flops_per_s.value),
-            )
+    about = _("the experiment: {dtype}, {method}")
+    return {
+        "kernels": _kernels(calibration.kernels),
+        "peaks": [
+            {
+                "name": f"{peak.dtype} {say.amount(peak.burst_flops_per_s.value, work_unit(peak.dtype))}",
+                "value": _digits(peak.burst_flops_per_s.value),
+            }
             for peak in calibration.peaks
         ],
-        bytes_per_s=_digits(bandwidth.value) if bandwidth else None,
-        bandwidth=say.amount(bandwidth.value, "B/s") if bandwidth else "",
-        experiment=[_intensity(point) for point in roofline.points] if roofline else [],
-        experiment_name=_("the experiment: {dtype}, {method}").format(
-            dtype=roofline.dtype, method=clipped(roofline.method, _NAME_LIMIT)
-        )
+        "bytes_per_s": _digits(bandwidth.value) if bandwidth else None,
+        "bandwidth": say.amount(bandwidth.value, "B/s") if bandwidth else "",
+        "experiment": [_intensity(point) for point in roofline.points] if roofline else [],
+        "experiment_name": about.format(dtype=roofline.dtype, method=clipped(roofline.method, _NAME_LIMIT))
         if roofline
         else "",
-        ridge=_ridge(calibration),
-    )
+        "ridge": _ridge(calibration),
+    }
 
 
-def _kernels(points: Sequence[KernelPoint]) -> list[KernelChart]:
-    groups: dict[tuple[str, str], list[MeasuredPoint]] = {}
+def _kernels(points: Sequence[KernelPoint]) -> list[ChartData]:
+    groups: dict[tuple[str, str], list[Mark]] = {}
     for point in points:
         if point.bytes:
             groups.setdefault((point.dtype, point.family), []).append(_kernel(point))
     return [
-        KernelChart(dtype=dtype, family=family, family_name=say.named(say.KERNELS, family), marks=marks)
+        {"dtype": dtype, "family": family, "family_name": say.named(say.KERNELS, family), "marks": marks}
         for (dtype, family), marks in groups.items()
     ]
 
 
-def _kernel(point: KernelPoint) -> MeasuredPoint:
+def _kernel(point: KernelPoint) -> Mark:
     text = _("{family} {shape}, {dtype}\n{rate}\n{time}").format(
         family=say.named(say.KERNELS, point.family),
         shape=clipped(point.shape, _NAME_LIMIT),
@@ -141,7 +94,7 @@ def _kernel(point: KernelPoint) -> MeasuredPoint:
     return _mark(point.flops / point.bytes, point.flops_per_s, text, clipped(point.shape, _LABEL_LIMIT))
 
 
-def _intensity(point: IntensityPoint) -> MeasuredPoint:
+def _intensity(point: IntensityPoint) -> Mark:
     flops_per_s = rate(point.flops, point.time_ns)
     text = _("{intensity:.3g} FLOP per byte\n{rate}\n{time}").format(
         intensity=point.flops_per_byte,
@@ -151,7 +104,7 @@ def _intensity(point: IntensityPoint) -> MeasuredPoint:
     return _mark(point.flops_per_byte, flops_per_s, text)
 
 
-def _ridge(calibration: Calibration) -> MeasuredPoint | None:
+def _ridge(calibration: Calibration) -> Mark | None:
     roofline = calibration.roofline
     if roofline is None:
         return None
@@ -162,14 +115,7 @@ def _ridge(calibration: Calibration) -> MeasuredPoint | None:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurvesFigure:
-    """Curves over a size, or over time."""
-
-    curves: list[PointSeries]
-
-
-def bandwidths_figure(calibration: Calibration) -> CurvesFigure | None:
+def bandwidths_figure(calibration: Calibration) -> ChartData | None:
     """Bandwidth (bytes/s) by working set (bytes)."""
     curves = []
     for kind in STREAMS:
@@ -178,13 +124,11 @@ def bandwidths_figure(calibration: Calibration) -> CurvesFigure | None:
             key=lambda bandwidth_point: bandwidth_point.working_bytes,
         )
         if points:
-            curves.append(
-                PointSeries(name=say.named(say.MOVEMENTS, kind), marks=[_bandwidth(point) for point in points])
-            )
-    return CurvesFigure(curves=curves) if curves else None
+            curves.append({"name": say.named(say.MOVEMENTS, kind), "marks": [_bandwidth(point) for point in points]})
+    return {"curves": curves} if curves else None
 
 
-def _bandwidth(point: BandwidthPoint) -> MeasuredPoint:
+def _bandwidth(point: BandwidthPoint) -> Mark:
     text = _("{kind}, working set {size}\n{rate}").format(
         kind=say.named(say.MOVEMENTS, point.kind),
         size=format_buffer(point.working_bytes),
@@ -196,50 +140,32 @@ def _bandwidth(point: BandwidthPoint) -> MeasuredPoint:
 # --- sustained --------------------------------------------------------------------------------------------------------
 
 
-def sustained_figure(calibration: Calibration) -> CurvesFigure | None:
+def sustained_figure(calibration: Calibration) -> ChartData | None:
     """Rate by seconds under load, in percent of the burst, so that types can be compared."""
     curves = []
     for peak in calibration.peaks:
         burst = peak.burst_flops_per_s.value
+        rates = [(second, flops, _digits(100 * flops / burst)) for second, flops in peak.curve]
+        text = _("{dtype} after {seconds:.1f} s\n{rate}")
         marks = [
-            MeasuredPoint(
-                x=_digits(second),
-                y=_digits(100 * flops / burst),
-                low=_digits(100 * flops / burst),
-                high=_digits(100 * flops / burst),
-                text=_("{dtype} after {seconds:.1f} s\n{rate}").format(
-                    dtype=peak.dtype, seconds=second, rate=say.amount(flops, work_unit(peak.dtype))
-                ),
-            )
-            for second, flops in peak.curve
+            {
+                **dict.fromkeys(("x", "y", "low", "high"), share),
+                "x": _digits(second),
+                "text": text.format(dtype=peak.dtype, seconds=second, rate=say.amount(flops, work_unit(peak.dtype))),
+                "name": "",
+            }
+            for second, flops, share in rates
         ]
         if len(marks) > 1:
-            curves.append(PointSeries(name=peak.dtype, marks=marks))
-    return CurvesFigure(curves=curves) if curves else None
+            curves.append({"name": peak.dtype, "marks": marks})
+    return {"curves": curves} if curves else None
 
 
 # --- collectives ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class CollectiveCurve:
-    """One operation among all ranks."""
-
-    name: str
-    marks: list[MeasuredPoint]
-    ring: list[list[float]]
-    """Size and bus bandwidth by the ring model; empty where no message between two ranks was measured."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BusFigure:
-    """Bus bandwidth (bytes/s) by size (bytes), operation by operation."""
-
-    curves: list[CollectiveCurve]
-
-
-def bus_figure(collectives: Collectives | None) -> BusFigure | None:
-    """None where no collective with a size was measured."""
+def bus_figure(collectives: Collectives | None) -> ChartData | None:
+    """Bus bandwidth (bytes/s) by size (bytes), with that of the ring model; None where no size was measured."""
     if collectives is None:
         return None
     pair = pair_law(collectives)
@@ -256,10 +182,8 @@ def bus_figure(collectives: Collectives | None) -> BusFigure | None:
         )
         if points:
             ring = [_ring(point, pair) for point in points] if pair else []
-            curves.append(
-                CollectiveCurve(name=clipped(operation, 40), marks=[_bus(point) for point in points], ring=ring)
-            )
-    return BusFigure(curves=curves) if curves else None
+            curves.append({"name": clipped(operation, 40), "marks": [_bus(point) for point in points], "ring": ring})
+    return {"curves": curves} if curves else None
 
 
 def _moves(point: CollectivePoint) -> bool:
@@ -284,7 +208,7 @@ def _ring(point: CollectivePoint, pair: tuple[float, float]) -> list[float]:
     return [float(point.size_bytes), _digits(point.size_bytes / time_ns * 1e9 * factor)]
 
 
-def _bus(point: CollectivePoint) -> MeasuredPoint:
+def _bus(point: CollectivePoint) -> Mark:
     text = _("{operation} of {size}\n{time}\nbus bandwidth {rate}").format(
         operation=clipped(point.operation, 40),
         size=format_buffer(point.size_bytes),

@@ -1,15 +1,16 @@
-"""What a comparison says in words: its verdict, and what a reader has to know before believing it."""
+"""What a comparison says in words: its verdict, what to know before believing it, names of what else differs."""
 
 from collections.abc import Iterator, Mapping
 
-from redline.report.compare.compare_result import CompareResult
-from redline.report.compare.context_messages import context_name
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.report.language import _, listed
-from redline.report.redaction.redaction_notice import redacted_text
+from redline.report.diagnose.fact_messages import anchor_text
+from redline.report.language import _, listed, marked, translate_rendered
 from redline.report.text_parts import clipped, percent
 from redline.trials.recordings import BETWEEN_PROCESSES, LEAST_WORTH, Judgement, RecordingDifference
+from redline.trials.run_facts import ALLOCATED, RESERVED, RESIDENT
 from redline.units import format_ns
+
+Sides = tuple[DiagnoseResult, DiagnoseResult]  # before and after
 
 
 def verdict_sentence(difference: RecordingDifference) -> str:
@@ -82,12 +83,11 @@ def _other_work(difference: RecordingDifference, values: Mapping[str, str]) -> s
     )
 
 
-def spread_sentences(result: CompareResult) -> list[str]:
+def spread_sentences(difference: RecordingDifference, both: Sides) -> list[str]:
     """What the steps of the two say beside their averages."""
-    difference = result.difference
     if difference.judgement.of_measurements:
         return [median_sentence(difference), interval_sentence(difference)]
-    sides = zip(difference.medians_ns, (result.before, result.after), strict=True)
+    sides = zip(difference.medians_ns, both, strict=True)
     return [
         sentence
         for median_ns, side in sides
@@ -127,33 +127,26 @@ def signed(ratio: float) -> str:
     return f"{100 * ratio:+.1f} %"
 
 
-def remarks(result: CompareResult) -> Iterator[str]:
-    """What weakens any conclusion, and what was taken out of the report."""
-    yield from doubts(result)
-    if result.removed is not None:
-        yield redacted_text(result.removed)
-
-
-def doubts(result: CompareResult) -> Iterator[str]:
+def doubts(difference: RecordingDifference, both: Sides) -> Iterator[str]:
     """What weakens any conclusion, each once."""
-    if result.difference.judgement is Judgement.OTHER_WORK:
-        yield _work_doubt(result.difference)
-    if result.difference.judgement is Judgement.ALTERED:
+    if difference.judgement is Judgement.OTHER_WORK:
+        yield _work_doubt(difference)
+    if difference.judgement is Judgement.ALTERED:
         yield _("A replay says what becomes of the times alone; measure the change before you rely on it.")
-    if result.difference.judgement.of_measurements:
+    if difference.judgement.of_measurements:
         yield _(
             "The recordings were not interleaved: two processes of one program differed by up to {most}, so a "
             "difference below {least} is no proof."
         ).format(most=percent(BETWEEN_PROCESSES), least=percent(float(LEAST_WORTH)))
-    slowdowns = [found.captured.slowdown if found.captured else None for found in (result.before, result.after)]
+    slowdowns = [found.captured.slowdown if found.captured else None for found in both]
     known = [slowdown for slowdown in slowdowns if slowdown is not None]
     if known and max(known) > 1.1:
         yield _("Recording made steps up to {times:.2f} x as long, and not each account alike.").format(
             times=max(known)
         )
-    if result.difference.context:
-        names = listed(context_name(row.what) for row in result.difference.context)
-        if result.difference.judgement is Judgement.PREDICTED:
+    if difference.context:
+        names = listed(context_name(row.what) for row in difference.context)
+        if difference.judgement is Judgement.PREDICTED:
             yield _("These differ beside prediction and measurement: {names}.").format(names=names)
         else:
             yield _("The change is not all that differs: {names}.").format(names=names)
@@ -170,3 +163,53 @@ def _work_doubt(difference: RecordingDifference) -> str:
     return _("The times alone do not tell which is faster; the time per FLOP changed by {change}.").format(
         change=signed(per_flop)
     )
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+_VALUE_LETTERS = 44
+_VERSION = "version of "
+CONTEXT: Mapping[str, str] = {
+    "ranks": marked("number of ranks"),
+    "world size": marked("world size"),
+    "device": marked("device"),
+    "machine": marked("figures used"),
+    "hosts": marked("hosts"),
+    "backend": marked("backend"),
+    "recorded": marked("recorded with"),
+    "steps by": marked("steps counted from"),
+    "FLOPs per step": marked("known FLOPs per step"),
+    "command": marked("command"),
+    "CPU": marked("CPU"),
+    "cores": marked("cores"),
+    "system": marked("system"),
+}
+MEMORY: Mapping[str, str] = {
+    RESIDENT: marked("host memory of a process"),
+    ALLOCATED: marked("allocated on the device"),
+    RESERVED: marked("reserved on the device"),
+}
+_SIZES = (marked("{bytes}, {count} ranks"), marked("{count} ranks"))
+"""Of collectives, as the comparison writes them."""
+
+
+def context_name(what: str) -> str:
+    if what.startswith(_VERSION):
+        return _("version of {name}").format(name=clipped(what.removeprefix(_VERSION), _VALUE_LETTERS))
+    return _(CONTEXT[what])
+
+
+def context_value(what: str, value: str) -> str:
+    """Steps are told by a sentence of ours; all else is as it was recorded."""
+    if what == "steps by" and value:
+        return anchor_text(value)
+    return clipped(value, _VALUE_LETTERS) or "-"
+
+
+def collective_size(detail: str) -> str:
+    return clipped(translate_rendered(detail, _SIZES), _VALUE_LETTERS)
+
+
+def memory_name(name: str) -> str:
+    return _(MEMORY[name])

@@ -6,8 +6,7 @@ from fractions import Fraction
 from redline.findings.pages import page_of
 from redline.ledger.accounts import Account
 from redline.ledger.rank.host_phases import Phase
-from redline.report.compare.context_messages import collective_size, context_name, context_value, memory_name
-from redline.report.compare.sentences import signed
+from redline.report.compare.sentences import collective_size, context_name, context_value, memory_name, signed
 from redline.report.diagnose import account_messages
 from redline.report.diagnose.table_messages import phase
 from redline.report.diagnose.tables import shapes
@@ -67,8 +66,6 @@ def _accounts(difference: RecordingDifference) -> ReportTable:
         title=_("average step of a rank, account by account"),
         head=(_("account"), *map(_, _HEAD)),
         rows=(*rows, total),
-        notes=(),
-        empty="",
     )
 
 
@@ -83,8 +80,6 @@ def _phases(difference: RecordingDifference) -> ReportTable:
         title=_("the same steps, phase by phase"),
         head=(_("phase"), *map(_, _HEAD)),
         rows=tuple(rows),
-        notes=(),
-        empty="",
     )
 
 
@@ -107,7 +102,6 @@ def _ranks(difference: RecordingDifference, *, verbose: bool) -> ReportTable:
         head=(_("rank"), *map(_, _HEAD)),
         rows=tuple((row.name, *_amounts(row.before_ns, row.after_ns, row.before_ns)) for row in rows),
         notes=(_("and {count} more: -v").format(count=left),) if left else (),
-        empty="",
     )
 
 
@@ -133,7 +127,6 @@ def _counted(
             for row in rows
         ),
         notes=(_("and {count} more: -v").format(count=left),) if left else (),
-        empty="",
     )
 
 
@@ -145,8 +138,6 @@ def _memory(changes: tuple[MemoryChange, ...]) -> ReportTable:
             (memory_name(row.name), _bytes(row.before_bytes), _bytes(row.after_bytes), *_bytes_difference(row))
             for row in changes
         ),
-        notes=(),
-        empty="",
     )
 
 
@@ -170,8 +161,6 @@ def _findings(changes: tuple[FindingChange, ...]) -> ReportTable:
             (row.code, page_of(row.code, spoken()).title, _share(row.before), _share(row.after), _state(row))
             for row in changes
         ),
-        notes=(),
-        empty="",
     )
 
 
@@ -193,6 +182,4 @@ def _context(difference: RecordingDifference) -> ReportTable:
             (context_name(row.what), *(context_value(row.what, value) for value in (row.before, row.after)))
             for row in difference.context
         ),
-        notes=(),
-        empty="",
     )

@@ -1,4 +1,11 @@
-"""The amounts of a plan, for people: counts, times, bytes, chances, multiples, parameters."""
+"""The amounts of a plan: for people counts, times, bytes, chances, multiples, parameters; for programs as JSON."""
+
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from math import isfinite
+from typing import Any
+
+import numpy as np
 
 from redline.report.language import _
 from redline.units import format_bytes, format_ns
@@ -54,3 +61,33 @@ def parameters(total: int, active: int) -> str:
         return _("{total} parameters").format(total=count(total))
     text = _("{total} parameters, {active} active per token")
     return text.format(total=count(total), active=count(active))
+
+
+# --- for programs -----------------------------------------------------------------------------------------------------
+
+
+def figures(value: object, names: str) -> dict[str, Any]:
+    """Some of what a record has, by names with blanks between them."""
+    return {name: plain(getattr(value, name)) for name in names.split()}
+
+
+def plain(value: Any) -> Any:
+    """Records as objects, numbers of NumPy as numbers; null where a number is infinite or none."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, float):
+        return _number(value)
+    return value
+
+
+def _number(value: float) -> float | int | None:
+    """Layouts count in whole numbers, although they are columns of floats."""
+    if not isfinite(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from redline.report.language import _, clauses, listed, ngettext
 from redline.report.text_parts import percent
-from redline.report.trial.numbers_sentences import numbers_sentence
+from redline.report.trial.sentences import numbers_sentence
 from redline.report.tune.ladder import measured, measured_memory
 from redline.report.tune.rejection_messages import evidence, why
 from redline.report.tune.sentences import gain_interval, seconds_text

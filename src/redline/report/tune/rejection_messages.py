@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from redline.numerics import Numerics
 from redline.report.compare.sentences import signed
 from redline.report.language import _, clauses, listed, marked
-from redline.report.trial.numbers_sentences import class_name, tensor_name
-from redline.report.trial.sentences import signed_or_open
+from redline.report.trial.sentences import class_name, signed_or_open, tensor_name
 from redline.report.tune.ladder import measured, measured_memory
 from redline.tuning.tune_result import Rejected, Rejection
 from redline.units import format_bytes

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from redline.report.compare.sentences import signed
 from redline.report.language import _, listed, ngettext, sentences
 from redline.report.text_parts import percent
-from redline.report.trial.numbers_sentences import extent_sentence, numbers_sentence
 from redline.report.trial.sentences import doubts as trial_doubts
-from redline.report.trial.sentences import verdict_sentence
+from redline.report.trial.sentences import extent_sentence, numbers_sentence, verdict_sentence
 from redline.report.tune.ladder import LadderRows, LadderTime, MeasuredChange
 from redline.report.tune.rejection_messages import was_tried, why, with_reasons
 from redline.tuning.tune_result import Objective, Rejection, TuneResult
@@ -142,6 +141,11 @@ def doubts(result: TuneResult, rows: LadderRows) -> Iterator[str]:
         ).format(first=amount_text(result.objective, first), last=amount_text(result.objective, rows.start.amount))
     if result.ladder.whole:
         yield from trial_doubts(result.ladder.whole)
+
+
+def beside(result: TuneResult, rows: LadderRows) -> list[str]:
+    """What stands below the verdict."""
+    return [memory_sentence(result, rows), numbers_extent(result), effort_sentence(result)]
 
 
 def memory_sentence(result: TuneResult, rows: LadderRows) -> str:

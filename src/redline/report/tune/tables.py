@@ -3,7 +3,7 @@
 from redline.report.document import ReportTable
 from redline.report.language import _
 from redline.report.text_parts import clipped, percent
-from redline.report.trial.numbers_sentences import class_name
+from redline.report.trial.sentences import class_name
 from redline.report.tune.ladder import LadderRow, LadderRows
 from redline.report.tune.rejection_messages import evidence, why, with_reasons
 from redline.report.tune.sentences import gain_interval, seconds_text, time_name
@@ -24,8 +24,6 @@ def ladder_table(result: TuneResult, rows: LadderRows) -> ReportTable:
         title=_("the ladder: each lever on top of those before it"),
         head=(_("lever"), _("gain"), interval, amounts[0], amounts[1], _("numbers")),
         rows=tuple(_cells(row, rows, by_memory) for row in rows.all),
-        notes=(),
-        empty="",
     )
 
 
@@ -69,8 +67,6 @@ def rejected_table(result: TuneResult, *, whole_text: bool = False) -> ReportTab
             for lever in with_reasons(result.ladder.rejected)
             for shown in (evidence(lever) or _UNKNOWN,)
         ),
-        notes=(),
-        empty="",
     )
 
 

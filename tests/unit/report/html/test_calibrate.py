@@ -117,43 +117,42 @@ def test_names_are_data_and_never_markup() -> None:
 def test_the_roofline_has_every_kernel_and_the_ridge() -> None:
     figure = figures.roofs_figure(calibration())
     assert figure is not None
-    assert sum(len(one.marks) for one in figure.kernels) == len(calibration().kernels)
-    assert [peak.name for peak in figure.peaks] == ["fp32 205 GFLOP/s", "bf16 1.55 TFLOP/s"]
-    assert figure.bytes_per_s == pytest.approx(1.68e10)
-    assert figure.ridge is not None
-    assert (figure.ridge.x, figure.ridge.y) == (6.43, 9e10)
-    assert len(figure.experiment) == 11
-    assert all(mark.low <= mark.y <= mark.high for one in figure.kernels for mark in one.marks)
+    assert sum(len(one["marks"]) for one in figure["kernels"]) == len(calibration().kernels)
+    assert [peak["name"] for peak in figure["peaks"]] == ["fp32 205 GFLOP/s", "bf16 1.55 TFLOP/s"]
+    assert figure["bytes_per_s"] == pytest.approx(1.68e10)
+    assert (figure["ridge"]["x"], figure["ridge"]["y"]) == (6.43, 9e10)
+    assert len(figure["experiment"]) == 11
+    assert all(mark["low"] <= mark["y"] <= mark["high"] for one in figure["kernels"] for mark in one["marks"])
 
 
 def test_a_roofline_without_memory_takes_the_bandwidth_of_the_experiment() -> None:
     figure = figures.roofs_figure(calibration(bandwidths=()))
     assert figure is not None
-    assert figure.bytes_per_s == pytest.approx(1.4e10)
+    assert figure["bytes_per_s"] == pytest.approx(1.4e10)
     bare = figures.roofs_figure(calibration(bandwidths=(), roofline=None))
     assert bare is not None
-    assert (bare.bytes_per_s, bare.ridge, bare.experiment) == (None, None, [])
+    assert (bare["bytes_per_s"], bare["ridge"], bare["experiment"]) == (None, None, [])
 
 
 def test_sustained_rates_are_percent_of_the_burst() -> None:
     figure = figures.sustained_figure(calibration())
     assert figure is not None
-    assert [one.name for one in figure.curves] == ["fp32", "bf16"]
-    assert figure.curves[0].marks[-1].y == pytest.approx(94)
+    assert [one["name"] for one in figure["curves"]] == ["fp32", "bf16"]
+    assert figure["curves"][0]["marks"][-1]["y"] == pytest.approx(94)
 
 
 def test_collectives_have_the_curve_of_a_ring_of_their_links() -> None:
     found = collectives()
     figure = figures.bus_figure(found)
     assert figure is not None
-    assert [one.name for one in figure.curves] == ["all_reduce", "all_gather", "broadcast"]
-    size, bandwidth = figure.curves[0].ring[-1]
+    assert [one["name"] for one in figure["curves"]] == ["all_reduce", "all_gather", "broadcast"]
+    size, bandwidth = figure["curves"][0]["ring"][-1]
     assert bandwidth == pytest.approx(1.5 * size / ring_time_ns("all_reduce", 4, size, 4e4, 2e9) * 1e9, rel=1e-3)
     law = replace(found.laws[0], operation="send_recv", latency_ns=7.0, bytes_per_s=8.0)
     assert figures.pair_law(replace(found, laws=(law,))) == (7.0, 8.0)
     alone = figures.bus_figure(replace(found, laws=(), pairs=()))
     assert alone is not None
-    assert alone.curves[0].ring == []
+    assert alone["curves"][0]["ring"] == []
 
 
 def test_without_data_there_is_no_chart() -> None:

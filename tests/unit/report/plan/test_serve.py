@@ -6,13 +6,13 @@ import pytest
 
 from redline.plan.serve.forward_passes import ServingLimit
 from redline.plan.serve.serving_plan import Ranged, ServingPlan, ServingSituation
+from redline.report.data import json_text
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
-from redline.report.plan.serve import serving_messages as say
-from redline.report.plan.serve.json import as_record
-from redline.report.plan.serve.json import render as render_json
-from redline.report.plan.serve.text import render
-from redline.report.terminal import width_of
+from redline.report.plan import serving_messages as say
+from redline.report.plan.serving_report import document_of
+from redline.report.plan.serving_report import record_of as as_record
+from redline.report.terminal import text_of, width_of
 from tests.support.command_line import ROOT
 from tests.support.made_plans import measured_engine, point, serving_plan
 
@@ -33,7 +33,7 @@ TOO_SLOW = serving_plan(best=None, most_ttft_s=0.001)
 )
 def test_text(golden: str, found: ServingPlan, language: str, update_golden: bool) -> None:
     with speaking(language):
-        text = render(found)
+        text = text_of(document_of(found))
     path = GOLDEN / f"{golden}.txt"
     if update_golden:
         path.write_text(text)
@@ -45,7 +45,7 @@ def test_where_nothing_meets_the_limits_the_nearest_is_named() -> None:
     assert say.verdict(TOO_SLOW).startswith(
         "No configuration meets the limits. The closest, tp 2 in fp8 with 1 concurrent request"
     )
-    assert "verdict" in render(TOO_SLOW)
+    assert "verdict" in text_of(document_of(TOO_SLOW))
 
 
 def test_where_nothing_fits_the_smallest_is_named() -> None:
@@ -110,7 +110,7 @@ def test_every_limit_has_a_name() -> None:
 
 
 def test_the_json_is_whole() -> None:
-    record = json.loads(render_json(serving_plan()))
+    record = json.loads(json_text(as_record(serving_plan())))
     assert record == as_record(serving_plan())
     assert record["kind"] == "serving-plan"
     assert record["synthetic"] is True

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from redline.report.data import json_text
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
-from redline.report.plan.validate import tables
-from redline.report.plan.validate.json import as_record
-from redline.report.plan.validate.json import render as render_json
-from redline.report.plan.validate.text import render
-from redline.report.terminal import width_of
+from redline.report.plan import validation_report as tables
+from redline.report.plan.validation_report import document_of
+from redline.report.plan.validation_report import record_of as as_record
+from redline.report.terminal import text_of, width_of
 from tests.support.command_line import ROOT
 from tests.support.made_plans import validation
 
@@ -20,7 +20,7 @@ GOLDEN = ROOT / "tests" / "golden" / "plan"
 @pytest.mark.parametrize(("golden", "language"), [("validate", "en"), ("validate.zh", "zh")])
 def test_text(golden: str, language: str, update_golden: bool) -> None:
     with speaking(language):
-        text = render(validation())
+        text = text_of(document_of(validation()))
     path = GOLDEN / f"{golden}.txt"
     if update_golden:
         path.write_text(text)
@@ -51,7 +51,7 @@ def test_a_group_that_was_left_out_has_the_figures_of_its_engine() -> None:
 
 
 def test_the_json_is_whole() -> None:
-    record = json.loads(render_json(validation()))
+    record = json.loads(json_text(as_record(validation())))
     assert record == as_record(validation())
     assert record["kind"] == "plan-validation"
     assert record["step"]["dense"]["median"] == 0.05

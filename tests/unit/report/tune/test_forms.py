@@ -11,9 +11,9 @@ import pytest
 
 from redline.errors import OutputError, UsageError
 from redline.numerics import Numerics
-from redline.report.html.tune.ladder_chart import ladder_chart
 from redline.report.language import speaking
 from redline.report.tune.ladder import ladder_rows
+from redline.report.tune.page import ladder_chart
 from redline.report.tune.tune_report import TuneReport
 from redline.tuning.script_diff import ScriptDiff, UnplacedLever
 from redline.tuning.tune_result import Objective, Rejected, Rejection, TuneResult

@@ -10,7 +10,7 @@ from redline.report.display import Display, displaying
 from redline.report.language import speaking
 from redline.report.terminal import width_of
 from redline.report.tune.progress_sentences import told_line
-from redline.report.tune.text import render
+from redline.report.tune.tune_report import TuneReport
 from redline.trials.trial_result import Timed
 from redline.tuning.tune_result import Ladder, Objective, Rejected, Rejection, Rung, TuneResult
 from tests.support.command_line import ROOT
@@ -31,6 +31,10 @@ from tests.support.made_tunings import (
 )
 
 GOLDEN = ROOT / "tests" / "golden" / "tune"
+
+
+def render(result: TuneResult) -> str:
+    return TuneReport(result=result).rendered("text")
 
 
 def _with(result: TuneResult, **ladder: object) -> TuneResult:

@@ -16,8 +16,8 @@ from redline.report.plan.launch.script import (
     gaps_of_all,
     head_of,
     refuse_dimensions,
+    yaml_text,
 )
-from redline.report.plan.launch.yaml_text import yaml_text
 
 CONFIG = "accelerate.yaml"
 MIXED = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp32": "no", "tf32": "no"}

@@ -16,9 +16,9 @@ from redline.report.plan.launch.script import (
     head_of,
     refuse_dimensions,
     torchrun,
+    yaml_text,
 )
 from redline.report.plan.launch.transformers import has_layer_norm, is_latent, model_of, plain_decoder_gaps
-from redline.report.plan.launch.yaml_text import yaml_text
 
 CONFIG = "nanotron.yaml"
 SIMPLE = (PipelineSchedule.GPIPE, PipelineSchedule.ONE_F_ONE_B)

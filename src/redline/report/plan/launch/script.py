@@ -1,14 +1,18 @@
-"""A layout as a shell script that starts a framework with it: what every framework shares, and the text of it."""
+"""A layout as a shell script that starts a framework with it: what all frameworks share, its text, configs in YAML."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from redline.errors import ParameterError
 from redline.plan.train.layout import Layout
 from redline.plan.train.search.training_plan import Candidate, TrainingPlan
+from redline.plan.train.training_choices import FRAMEWORKS
 from redline.report.plan.layouts import as_text
 
 WIDTH = 100
@@ -48,6 +52,14 @@ class Cluster:
     @property
     def devices(self) -> int:
         return self.nodes * self.processes
+
+
+def launch_script(plan: TrainingPlan, framework: str) -> LaunchScript:
+    """The best layout of the plan in the words of a framework. Raises ParameterError where it has none for it."""
+    if framework not in FRAMEWORKS:
+        raise ParameterError("emit", f" {framework}: there is no such framework; there are: {', '.join(FRAMEWORKS)}")
+    script: LaunchScript = import_module(f"redline.report.plan.launch.{framework}").launch_script(plan)
+    return script
 
 
 def cluster_of(plan: TrainingPlan) -> Cluster:
@@ -136,3 +148,23 @@ def _options(command: Sequence[str]) -> list[list[str]]:
         else:
             groups.append([quoted])
     return groups
+
+
+def yaml_text(values: Mapping[str, Any]) -> str:
+    """Nested mappings as YAML, for configs that frameworks read."""
+    return "\n".join(_yaml_lines(values, "")) + "\n"
+
+
+def _yaml_lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{key}:"
+            yield from _yaml_lines(value, f"{indent}  ")
+        else:
+            # JSON's scalars and lists are YAML's as well, but for numbers like 1e-08, which YAML 1.1 reads as text.
+            yield f"{indent}{key}: {_yaml_number(value) if isinstance(value, float) else json.dumps(value)}"
+
+
+def _yaml_number(value: float) -> str:
+    text = repr(value)
+    return text.replace("e", ".0e") if "e" in text and "." not in text else text

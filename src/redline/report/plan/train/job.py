@@ -38,7 +38,7 @@ def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> ReportTable:
     text = _("the whole job: {tokens} samples") if unit == "samples" else _("the whole job: {tokens} tokens")
     title = text.format(tokens=count(cost.job.tokens))
     note = _("range: the interval of the step time, and all of these failure rates and recoveries")
-    return ReportTable(title=title, head=head, rows=rows, notes=(note,), empty="")
+    return ReportTable(title=title, head=head, rows=rows, notes=(note,))
 
 
 def _row(failure_scenario: FailureScenario) -> tuple[str, ...]:

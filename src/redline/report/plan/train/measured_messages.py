@@ -48,7 +48,6 @@ def accounts(fitted: FittedJob) -> ReportTable:
         head=(_("account"), _("measured"), _("predicted before"), _("after the fit")),
         rows=tuple(rows),
         notes=tuple(_notes(fitted)),
-        empty="",
     )
 
 

@@ -1,16 +1,25 @@
-"""The tables of a plan of a training job, as cells: traffic, the best layouts, what is worse about others."""
+"""The tables and bars of a plan of a training job: its step, traffic, the best layouts, what is worse about others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from redline.plan.train.search.search import Alternative
 from redline.plan.train.search.training_plan import Candidate, TrainingPlan
-from redline.report.document import ReportTable
+from redline.report.document import ReportTable, StackedBars, StackedPart
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance, times
 from redline.report.plan.train import training_messages as say
-from redline.report.plan.train import units
+from redline.report.text_parts import clipped
 
+# Which colour of style.css each part has; names of accounts where they are alike.
+COLOURS = {
+    "compute": "compute", "recompute": "kernel-loss", "host": "host", "head": "memory", "tensor": "transfer",
+    "context": "transfer", "expert": "transfer", "pipeline": "peer-wait", "bubble": "queue", "gather": "copy",
+    "reduce": "copy", "optimizer": "sync", "offload": "input", "weights": "math", "gradients": "copy",
+    "activations": "compute", "gathers": "peer-wait", "temporaries": "queue",
+    "communicators": "transfer", "allocator": "other",
+}  # fmt: skip
+_FAINT = 0.0005  # of the whole: less has no bar of its own
 _NEAR = 2  # values of a dimension on either side of the best that a person asks for first
 
 
@@ -44,17 +53,17 @@ def ranked(plan: TrainingPlan, *, brief: bool) -> ReportTable:
     has_pipeline = any(candidate.layout.pp > 1 for candidate in plan.ranked)
     head = (
         *names, "ZeRO", *([_("schedule")] if has_pipeline else []), _("micro"), _("recompute"), _("step"), _("slower"),
-        *([] if brief else [units.per_second_and_gpu(plan), "MFU"]), _("GPU memory"), _("OOM"),
+        *([] if brief else [say.per_second_and_gpu(plan), "MFU"]), _("GPU memory"), _("OOM"),
     )  # fmt: skip
     rows = tuple(_ranked_row(plan, candidate, names, has_pipeline, brief) for candidate in plan.ranked)
     notes = [
         _("micro: samples per micro-batch; OOM: probability of running out of memory")
-        if units.counts_samples(plan)
+        if say.counts_samples(plan)
         else _("micro: sequences per micro-batch; OOM: probability of running out of memory")
     ]
     if any(candidate.layout.zero == 3 and candidate.layout.shard for candidate in plan.ranked):
         notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))
-    return ReportTable(title=_("the best layouts"), head=head, rows=rows, notes=tuple(notes), empty="")
+    return ReportTable(title=_("the best layouts"), head=head, rows=rows, notes=tuple(notes))
 
 
 def _ranked_row(
@@ -97,3 +106,90 @@ def _is_near(alternative: Alternative, plan: TrainingPlan) -> bool:
     same = [other.value for other in plan.alternatives if other.dimension == alternative.dimension]
     between = [value for value in same if min(mine, alternative.value) < value < max(mine, alternative.value)]
     return len(between) < (1 if alternative.dimension in {"zero", "chunks", "micro_batch"} else _NEAR)
+
+
+def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> ReportTable:
+    speed = say.per_second(chosen), say.per_second_and_gpu(chosen)
+    head = (
+        _("GPUs"), _("best layout"), _("step"), *speed, "MFU", _("GPU memory"), _("OOM"),
+    )  # fmt: skip
+    rows = tuple(map(_size_row, plans))
+    text = _("{count:,} GPUs: {why}")
+    notes = (
+        *(text.format(count=devices, why=clipped(why, 200)) for devices, why in refused),
+        _("below: the plan for {count:,} GPUs").format(count=chosen.devices),
+    )
+    return ReportTable(title=_("by number of GPUs"), head=head, rows=rows, notes=notes)
+
+
+def _size_row(plan: TrainingPlan) -> tuple[str, ...]:
+    best = plan.best
+    return (
+        f"{plan.devices:,}",
+        layouts.split(best.layout),
+        seconds(best.step_s),
+        count(best.tokens_per_s),
+        count(best.tokens_per_s / plan.devices),
+        share(best.mfu),
+        gigabytes(best.peak_bytes),
+        short_chance(best.chance),
+    )
+
+
+# --- parts of a whole -------------------------------------------------------------------------------------------------
+
+
+def step_bars(plan: TrainingPlan) -> StackedBars:
+    """The predicted step, part after part."""
+    parts = {name: float(getattr(plan.best.time, name)) for name in say.PARTS}
+    unit, scale, digits = _time_unit(plan.best.step_s)
+
+    def amount(time_s: float) -> str:
+        return f"{time_s / scale:,.{digits}f} {unit}"
+
+    bars = tuple(_bars(parts, say.PARTS, plan.best.step_s, amount))
+    title = _("where the predicted step goes, on the slowest stage")
+    return StackedBars(title=title, bars=bars, total_name=_("= step"), total=amount(plan.best.step_s))
+
+
+def memory_bars(plan: TrainingPlan) -> StackedBars:
+    """The peak on the fullest device, part after part, drawn against what the device has."""
+    parts = {name: float(getattr(plan.best.memory, name)) for name in say.HOLDERS}
+    whole = max(plan.device_bytes, plan.best.peak_bytes)
+    return StackedBars(
+        title=_("peak memory of the step, on the fullest GPU"),
+        bars=tuple(_bars(parts, say.HOLDERS, whole, gigabytes, plan.device_bytes)),
+        total_name=_("= peak"),
+        total=gigabytes(plan.best.peak_bytes),
+        total_share=f"{100 * plan.best.peak_bytes / plan.device_bytes:.1f} %",
+        of=_("of {size}").format(size=gigabytes(plan.device_bytes)),
+        limit=plan.device_bytes / whole,
+    )
+
+
+def _bars(
+    parts: Mapping[str, float],
+    names: Mapping[str, str],
+    whole: float,
+    amount: Callable[[float], str],
+    hundred: float | None = None,
+) -> Iterator[StackedPart]:
+    """Drawn against `whole`; shares are of `hundred`, or of the same."""
+    before = 0.0
+    for name, value in parts.items():
+        if value >= _FAINT * whole:
+            yield StackedPart(
+                code=name.rpartition("_")[0],
+                colour=COLOURS[name.rpartition("_")[0]],
+                name=_(names[name]),
+                amount=amount(value),
+                share=f"{100 * value / (hundred or whole):.1f} %",
+                start=before / whole,
+                end=(before + value) / whole,
+            )
+        before += value
+
+
+def _time_unit(longest_s: float) -> tuple[str, float, int]:
+    """One unit for all parts, so that they can be compared by eye, and the digits after its point."""
+    return ("s", 1.0, 3) if longest_s >= 10 else ("ms", 1e-3, 1)

@@ -12,7 +12,7 @@ from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, marked, ngettext, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
-from redline.report.plan.train import measured_messages, units
+from redline.report.plan.train import measured_messages
 from redline.report.text_parts import clipped, interval
 
 PARTS: Mapping[str, str] = {
@@ -108,7 +108,7 @@ def machine(plan: TrainingPlan) -> str:
 
 
 def batch(plan: TrainingPlan) -> str:
-    if units.counts_samples(plan):
+    if counts_samples(plan):
         return _("{samples:,.0f} samples per step").format(samples=plan.batch.sequences)
     text = _("{sequences:,.0f} sequences of {length:,.0f} tokens: {tokens} tokens per step")
     return text.format(
@@ -117,7 +117,7 @@ def batch(plan: TrainingPlan) -> str:
 
 
 def step(plan: TrainingPlan, candidate: Candidate) -> str:
-    if units.counts_samples(plan):
+    if counts_samples(plan):
         return _("{step}; no interval: no custom modules were measured").format(step=seconds(candidate.step_s))
     text = interval(seconds(candidate.step_low_s), seconds(candidate.step_high_s))
     return _("{step}; 80 % interval: {interval}").format(step=seconds(candidate.step_s), interval=text)
@@ -126,7 +126,7 @@ def step(plan: TrainingPlan, candidate: Candidate) -> str:
 def speed(plan: TrainingPlan, candidate: Candidate) -> str:
     text = _("{all} {unit}, {each} per GPU; MFU {mfu}")
     return text.format(
-        unit=units.per_second(plan),
+        unit=per_second(plan),
         all=count(candidate.tokens_per_s), each=count(candidate.tokens_per_s / plan.devices), mfu=share(candidate.mfu)
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def speed(plan: TrainingPlan, candidate: Candidate) -> str:
 def memory(plan: TrainingPlan, candidate: Candidate) -> str:
     text = (
         _("{peak} of {device} at the peak; OOM probability {chance}")
-        if units.counts_samples(plan)
+        if counts_samples(plan)
         else _("{peak} of {device} at the peak, 80 % interval: {interval}; OOM probability {chance}")
     )
     return text.format(
@@ -171,8 +171,10 @@ def searched(plan: TrainingPlan) -> str:
     return clauses([first, _("this is the fastest") if is_fastest else safest])
 
 
-def would_fit(plan: TrainingPlan) -> Iterator[str]:
+def advice(plan: TrainingPlan) -> Iterator[str]:
     """Where nothing fits: what holds most of the memory, and what can be done about it."""
+    if plan.fits:
+        return
     biggest = max(HOLDERS, key=lambda name: float(getattr(plan.best.memory, name)))
     held = float(getattr(plan.best.memory, biggest))
     yield _("The largest part is {holder}: {size}.").format(size=gigabytes(held), holder=_(HOLDERS[biggest]))
@@ -181,7 +183,7 @@ def would_fit(plan: TrainingPlan) -> Iterator[str]:
     else:
         yield (
             _("A smaller micro-batch or full recomputation reduces that.")
-            if units.counts_samples(plan)
+            if counts_samples(plan)
             else _("Shorter sequences, a smaller micro-batch, a larger cp or full recomputation reduce that.")
         )
     more = next((better for better in plan.changes if better.what == "memory"), None)
@@ -239,6 +241,10 @@ def _leaves_the_node(alternative: Alternative, plan: TrainingPlan) -> bool:
     for name in groups:
         before, after = before * getattr(plan.best.layout, name), after * getattr(alternative.layout, name)
     return before <= plan.devices_per_node < after
+
+
+def changes(plan: TrainingPlan) -> tuple[str, ...]:
+    return tuple(map(change, plan.changes)) if plan.fits else ()
 
 
 def change(better: Change) -> str:
@@ -364,7 +370,26 @@ def not_modelled(plan: TrainingPlan) -> str:
             "Assumes that convolutions reach the efficiency of matmuls, and that the module consists of "
             "identical blocks."
         )
-        if units.counts_samples(plan)
+        if counts_samples(plan)
         else "",
     ]
     return sentences(said)
+
+
+# --- what is counted: tokens, or samples of a module of the user's own ------------------------------------------------
+
+
+def counts_samples(plan: TrainingPlan) -> bool:
+    return plan.unit == "samples"
+
+
+def per_second(plan: TrainingPlan) -> str:
+    return _("samples/s") if counts_samples(plan) else _("tokens/s")
+
+
+def per_second_and_gpu(plan: TrainingPlan) -> str:
+    return _("samples/s/GPU") if counts_samples(plan) else _("tokens/s/GPU")
+
+
+def speed_axis(plan: TrainingPlan) -> str:
+    return _("samples per second and GPU") if counts_samples(plan) else _("tokens per second and GPU")

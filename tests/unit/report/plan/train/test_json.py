@@ -2,12 +2,13 @@
 
 import json
 
-from redline.report.plan.train.json import as_record, render
+from redline.report.data import json_text
+from redline.report.plan.train.training_report import record_of as as_record
 from tests.support.made_plans import job, nothing_fits, plan
 
 
 def test_it_is_json_and_says_what_it_is() -> None:
-    record = json.loads(render(plan(), job()))
+    record = json.loads(json_text(as_record(plan(), job())))
     assert (record["kind"], record["schema_version"], record["made_by"]) == ("training-plan", 2, "redline plan train")
     assert record["synthetic"] is True  # nothing in it was measured
     assert record == as_record(plan(), job())

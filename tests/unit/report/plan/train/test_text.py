@@ -16,9 +16,9 @@ from redline.report.language import speaking
 from redline.report.plan import amounts, layouts
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import training_messages as say
-from redline.report.plan.train.screen import memory_bars, step_bars
-from redline.report.plan.train.text import render
-from redline.report.terminal import width_of
+from redline.report.plan.train.tables import memory_bars, step_bars
+from redline.report.plan.train.training_report import document_of
+from redline.report.terminal import text_of, width_of
 from tests.support.command_line import ROOT
 from tests.support.made_plans import LAYOUT, alternatives, candidate, changes, job, llama, nothing_fits, plan
 
@@ -36,7 +36,7 @@ GOLDEN = ROOT / "tests" / "golden" / "plan"
 )
 def test_text(golden: str, found: TrainingPlan, with_job: bool, language: str, update_golden: bool) -> None:
     with speaking(language):
-        text = render(found, job() if with_job else None)
+        text = text_of(document_of(found, job() if with_job else None))
     path = GOLDEN / f"{golden}.txt"
     if update_golden:
         path.parent.mkdir(exist_ok=True)
@@ -50,32 +50,30 @@ def test_the_widest_layouts_fit_the_screen_too() -> None:
     found = plan(ranked=(candidate(wide, slower=60.0),), best=candidate(wide, slower=60.0))
     for language in ("en", "zh"):
         with speaking(language):
-            assert max(map(width_of, render(found, job()).split("\n"))) <= PLAIN_COLUMNS
+            assert max(map(width_of, text_of(document_of(found, job())).split("\n"))) <= PLAIN_COLUMNS
 
 
 def test_a_terminal_without_unicode_gets_plain_letters() -> None:
-    assert render(plan(), job(), unicode=False).isascii()
+    assert text_of(document_of(plan(), job()), unicode=False).isascii()
 
 
 # --- the answer -------------------------------------------------------------------------------------------------------
 
 
 def test_where_nothing_fits_that_is_said_first_with_what_would_help() -> None:
-    said = " ".join(render(nothing_fits()).split("\nmodel")[0].split())
+    said = " ".join(text_of(document_of(nothing_fits())).split("\nmodel")[0].split())
     assert "verdict Nothing fits. The smallest layout, one replica on one GPU," in said
     assert "The largest part is optimizer states: 96.0 GB. More GPUs split that further, and offloading" in said
 
 
 def test_activations_that_do_not_fit_have_another_advice() -> None:
     found = replace(nothing_fits(), best=candidate(Layout(), fuller=2.5, chance=1.0))
-    assert any("full recomputation" in line for line in say.would_fit(found))
+    assert any("full recomputation" in line for line in say.advice(found))
 
 
 def test_more_memory_is_named_where_it_would_do() -> None:
     would = replace(changes()[0], factor=1.5, differs=True)
-    assert "It would fit with 1.5x the memory per GPU." in list(
-        say.would_fit(replace(nothing_fits(), changes=(would,)))
-    )
+    assert "It would fit with 1.5x the memory per GPU." in list(say.advice(replace(nothing_fits(), changes=(would,))))
 
 
 def test_a_mixture_of_experts_has_two_counts_and_a_caveat() -> None:

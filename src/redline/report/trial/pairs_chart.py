@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
+from redline.report.language import _
 from redline.report.trial.sentences import signed_or_open
 from redline.trials.trial_result import TrialResult
 
@@ -21,6 +22,13 @@ class PairsChart:
     estimate: float
     low: float
     high: float
+
+
+def pairs_about() -> str:
+    return _(
+        "Change of the time in the order in which the pairs ran; above 0: more time with the change. Dashed: the "
+        "estimate; the band is its 95 % interval."
+    )
 
 
 def pairs_chart(trial: TrialResult) -> PairsChart | None:

@@ -1,7 +1,9 @@
-"""The tables of a validation, as cells."""
+"""The accuracy of plans as a document, as JSON, as tables and as a page; docs/reference/plan.md has every field."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from redline.plan.accuracy import RENEWING
 from redline.plan.serve.serving_plan import Repeats, ServingSituation
 from redline.plan.train.search.plan_trust import Situation
 from redline.plan.validation import (
@@ -10,14 +12,76 @@ from redline.plan.validation import (
     SPECULATIVE,
     Accuracy,
     LeftOutAccuracy,
+    Scatter,
     ServingAccuracy,
     Validation,
 )
 from redline.plan.validation import LEFT_OUT as SERVING_LEFT_OUT
-from redline.report.document import ReportTable
+from redline.report.data import enveloped
+from redline.report.document import (
+    Chart,
+    Document,
+    Fact,
+    Heading,
+    PageBlock,
+    PageDocument,
+    Paragraph,
+    ReportTable,
+    Section,
+    titled,
+)
 from redline.report.language import _, marked
-from redline.report.plan.serve.serving_messages import METRICS
+from redline.report.plan.amounts import figures
+from redline.report.plan.serving_messages import METRICS
 from redline.report.text_parts import clipped
+
+_OF_NOTEBOOKS = ("steps", "choices", "memory", "verdicts", "serving")
+
+
+def headline(validation: Validation) -> str:
+    text = _(
+        "Plans against published measurements: {steps:,} step times, {peaks:,} memory peaks, {served:,} serving figures"
+    )
+    served = sum(accuracy.rows for accuracy in validation.serving if accuracy.group == HELD_OUT)
+    return text.format(steps=validation.step.everything.runs, peaks=validation.memory.peaks[-1].rows, served=served)
+
+
+def split(validation: Validation) -> str:
+    return _(
+        "First, whole groups of runs are left out of the fit: a plan quotes the line of its own situation. The other "
+        "tables of step time leave out runs with odd ids alone: {share} of these have a sibling in the fit, the same "
+        "model, machine and software stack in another layout, so they are for layouts between measured ones. Errors "
+        "are predicted / measured - 1; median and p90 are of absolute errors. In a checkout, `{command}` makes these "
+        "tables anew."
+    ).format(share=share(validation.step.siblings), command=RENEWING)
+
+
+def document_of(validation: Validation, *, brief: bool = False) -> Document:
+    """Choices and groups one by one are for the page; `brief` is for a notebook."""
+    tables = every(validation, brief=True)
+    shown = _OF_NOTEBOOKS if brief else [name for name in tables if name not in ("each_choice", "serving_groups")]
+    first = (Heading(text=headline(validation)), Paragraph(text=split(validation)))
+    return Document(blocks=(first, *(tables[name] for name in shown)))
+
+
+def record_of(validation: Validation) -> dict[str, Any]:
+    step, memory = validation.step, validation.memory
+    record = {
+        "left_out": figures(validation.left_out, "every stacks peers"),
+        "step": {
+            **figures(step, "dense megatron stacks kinds everything choice expressible siblings"),
+            "reasons": [{"reason": reason, "runs": count} for reason, count in step.reasons],
+        },
+        "memory": {
+            **figures(memory, "peaks verdicts"),
+            "left_out": [{"reason": reason, "runs": count} for reason, count in memory.left_out.items()],
+        },
+        **figures(validation, "serving serving_groups first_token_repeats"),
+    }
+    return enveloped("plan-validation", 3, "redline plan validate", record)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 GROUPS: Mapping[str, str] = {
     "dense": marked("dense, 16 bits, below 16k tokens"),
@@ -118,7 +182,7 @@ def left_out_stacks(validation: Validation) -> ReportTable:
     rows = tuple((name, *(_pair(known.get((name, situation))) for situation in shown)) for name in names)
     head = (_("stack"), *(_(SHORT[situation]) for situation in shown))
     title = _("step time by stack and what was left out: median / p90 of absolute errors, in %")
-    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=head, rows=rows)
 
 
 def _pair(accuracy: LeftOutAccuracy | None) -> str:
@@ -144,7 +208,7 @@ def peers(validation: Validation) -> ReportTable:
         for peer in validation.left_out.peers
     )
     title = _("step time: other planners, on the same runs, with their stack left out of the fit")
-    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=head, rows=rows)
 
 
 def steps(validation: Validation) -> ReportTable:
@@ -152,19 +216,19 @@ def steps(validation: Validation) -> ReportTable:
     rows = _accuracies((step.dense, step.megatron, *step.kinds, step.everything), GROUPS)
     note = _("{share} of the measured runs of language models can be modelled").format(share=share(step.expressible))
     title = _("step time of layouts between those fitted to")
-    return ReportTable(title=title, head=_head(_("runs of")), rows=rows, notes=(note,), empty="")
+    return ReportTable(title=title, head=_head(_("runs of")), rows=rows, notes=(note,))
 
 
 def stacks(validation: Validation) -> ReportTable:
     rows = _accuracies(validation.step.stacks, {})
     title = _("step time of layouts between those fitted to, by software stack")
-    return ReportTable(title=title, head=_head(_("stack")), rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=_head(_("stack")), rows=rows)
 
 
 def unmodelled(validation: Validation) -> ReportTable:
     rows = tuple((clipped(reason, 90), f"{count:,}") for reason, count in validation.step.reasons)
     head = (_("why"), _("runs"))
-    return ReportTable(title=_("runs that cannot be modelled"), head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=_("runs that cannot be modelled"), head=head, rows=rows)
 
 
 def choices(validation: Validation) -> ReportTable:
@@ -172,7 +236,7 @@ def choices(validation: Validation) -> ReportTable:
     head = (_("models and sizes"), _("median loss"), _("p90"))
     rows = ((f"{len(choice.choices):,}", share(choice.median), share(choice.ninetieth)),)
     title = _("layout choice: throughput lost against the best measured layout")
-    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=head, rows=rows)
 
 
 def each_choice(validation: Validation) -> ReportTable:
@@ -182,7 +246,7 @@ def each_choice(validation: Validation) -> ReportTable:
         (clipped(choice.model, 60), f"{choice.devices:,}", f"{choice.layouts:,}", share(choice.lost))
         for choice in validation.step.choice.choices
     )
-    return ReportTable(title=_("layout choice, by model and size"), head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=_("layout choice, by model and size"), head=head, rows=rows)
 
 
 def memory(validation: Validation) -> ReportTable:
@@ -197,7 +261,7 @@ def memory(validation: Validation) -> ReportTable:
         )
         for peak in validation.memory.peaks
     )
-    return ReportTable(title=_("peak memory by software stack"), head=_head(_("stack")), rows=rows, notes=(), empty="")
+    return ReportTable(title=_("peak memory by software stack"), head=_head(_("stack")), rows=rows)
 
 
 def verdicts(validation: Validation) -> ReportTable:
@@ -220,7 +284,7 @@ def verdicts(validation: Validation) -> ReportTable:
         ),
     )
     title = _("what fits: {count:,} layouts of nanotron").format(count=fit_verdicts.ran + fit_verdicts.failed)
-    return ReportTable(title=title, head=head, rows=rows, notes=notes, empty="")
+    return ReportTable(title=title, head=head, rows=rows, notes=notes)
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------
@@ -245,7 +309,6 @@ def serving(validation: Validation, *, brief: bool) -> ReportTable:
         head=head,
         rows=tuple(map(_serving_row, shown)),
         notes=(_repeats(validation.first_token_repeats),),
-        empty="",
     )
 
 
@@ -290,4 +353,99 @@ def serving_groups(validation: Validation) -> ReportTable:
         for group in validation.serving_groups
     )  # fmt: skip
     title = _("serving: median error of each group that was left out")
-    return ReportTable(title=title, head=head, rows=rows, notes=(), empty="")
+    return ReportTable(title=title, head=head, rows=rows)
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def page_of(validation: Validation) -> PageDocument:
+    tables = every(validation, brief=False)
+    shown = {name: titled(name, table.title, table) for name, table in tables.items()}
+    seen = _("Each point is a held-out run. On the line, prediction and measurement agree.")
+    steps = Chart(name="steps_seen", data=figure(validation.step_points, "s", 1.0), about=seen)
+    memory = Chart(name="memory_seen", data=figure(validation.memory_points, "GB", 1e9))
+    each = _("Time per output token.")
+    serving = Chart(name="serving_seen", data=figure(validation.serving_points, "ms", 1e-3), about=each)
+    by_group = titled("serving", _("By engine, figure and what was left out"), tables["serving"])
+    of_steps = ("left_out", "left_out_stacks", "peers", "steps", "stacks", "choices", "each_choice", "unmodelled")
+    sections: tuple[tuple[str, str, tuple[PageBlock, ...]], ...] = (
+        ("steps", _("Step time"), (steps, *(table for name in of_steps for table in shown[name]))),
+        ("memory", _("Memory"), (memory, *shown["memory"], *shown["verdicts"])),
+        ("serving", _("Serving"), (serving, *by_group, *shown["serving_groups"])),
+    )
+    return PageDocument(
+        title=_("How well plans predict"),
+        headline=_headline(validation),
+        said=(headline(validation), split(validation)),
+        facts=tuple(_facts(validation)),
+        sections=tuple(Section(name=name, link=title, title=title, blocks=blocks) for name, title, blocks in sections),
+        drawers=("plan_charts.js",),
+        words={
+            "measured": _("measured"),
+            "predicted": _("predicted"),
+            "equal": _("as measured"),
+            "within": _("within 25 %"),
+        },
+    )
+
+
+def _headline(validation: Validation) -> str:
+    said = _(
+        "Median error: step time {step} where the model was left out of the fit, peak memory {peak} on held-out runs."
+    )
+    return said.format(
+        step=share(_left_out(validation, Situation.MODEL).median),
+        peak=share(validation.memory.peaks[-1].median),
+    )
+
+
+def _left_out(validation: Validation, situation: Situation) -> LeftOutAccuracy:
+    return next(accuracy for accuracy in validation.left_out.every if accuracy.situation is situation)
+
+
+def _facts(validation: Validation) -> list[Fact]:
+    peaks, verdicts = validation.memory.peaks[-1], validation.memory.verdicts
+    below = _("p90 {share}")
+    lost = _("median throughput loss")
+    names = {
+        Situation.MODEL: _("step time, new model"),
+        Situation.GPU: _("step time, new GPU"),
+        Situation.STACK: _("step time, new stack"),
+    }
+    steps = {name: _left_out(validation, situation) for situation, name in names.items()}
+    return [
+        *(
+            Fact(name=name, value=share(step.median), detail=below.format(share=share(step.ninetieth)))
+            for name, step in steps.items()
+        ),
+        Fact(name=_("GPU memory"), value=share(peaks.median),
+             detail=below.format(share=share(peaks.p90))),
+        Fact(name=_("wrongly predicted to fit"), value=share(verdicts.false_fits / verdicts.failed), detail=""),
+        Fact(name=_("layout choice"), value=share(validation.step.choice.median), detail=lost),
+    ]  # fmt: skip
+
+
+def figure(scatters: Sequence[Scatter], unit: str, scale: float) -> dict[str, Any]:
+    """Points by group, the largest group first so that small ones lie above it."""
+    ordered = sorted(scatters, key=lambda scatter: -len(scatter.measured))
+    return {"unit": unit, "groups": [_group(scatter, unit, scale) for scatter in ordered]}
+
+
+def _group(scatter: Scatter, unit: str, scale: float) -> dict[str, Any]:
+    points = [
+        {
+            "x": _digits(measured / scale),
+            "y": _digits(predicted / scale),
+            "text": _("{name}\nmeasured {measured:.4g} {unit}, predicted {predicted:.4g} {unit}").format(
+                name=scatter.name, measured=measured / scale, predicted=predicted / scale, unit=unit
+            ),
+        }
+        for measured, predicted in zip(scatter.measured, scatter.predicted, strict=True)
+    ]
+    return {"name": scatter.name, "points": points}
+
+
+def _digits(value: float) -> float:
+    """Four are more than a chart can show."""
+    return float(f"{value:.4g}")

@@ -1,1 +1,0 @@
-"""The report of the accuracy of plans."""
