@@ -10,7 +10,6 @@ from redline.report.compare.sentences import remarks, spread_sentences, verdict_
 from redline.report.compare.tables import tables_of, time_difference
 from redline.report.diagnose import account_messages
 from redline.report.diagnose.screen import screen_of
-from redline.report.html.diagnose import account_names
 from redline.report.html.frame import frame, template
 from redline.report.html.tables import sorted_table, table_text
 from redline.report.language import _, sentences
@@ -84,7 +83,7 @@ def _rows(difference: RecordingDifference) -> Iterator[AccountBars]:
             continue
         half = float(50 * abs(row.difference_ns) / largest_ns)
         yield AccountBars(
-            code=account_names.code(account),
+            code=account_messages.colour(account),
             name=account_messages.name(account),
             before=float(100 * row.before_ns / longest_ns),
             after=float(100 * row.after_ns / longest_ns),
