@@ -12,8 +12,7 @@ from redline.report.html.diagnose.panels import GROUPS, request_panel
 from redline.report.language import LANGUAGES, speaking
 from redline.report.serving.cause_messages import cause_text
 from redline.report.serving.json import record_of
-from redline.report.serving.serving_tables import verdict_text
-from redline.report.serving.text import blocks
+from redline.report.serving.serving_tables import text_blocks, verdict_text
 from redline.serving.causes.cause import QUEUE_ACCOUNTS
 from redline.serving.causes.registry import RULES
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
@@ -227,7 +226,7 @@ def test_all_causes_have_words(language: str, tmp_path: Path) -> None:
         folder.mkdir()
         found = _read(engine, folder)
         with speaking(language):
-            text = "\n".join(line for block in blocks(found) for line in block)
+            text = "\n".join(line for block in text_blocks(found) for line in block)
         assert all(cause.code in text for cause in found.causes)
         seen |= {cause.code for cause in found.causes}
         assert record_of(found)["requests"] == REQUESTS

@@ -6,7 +6,7 @@ from redline.report.compare.compare_result import CompareResult
 from redline.report.compare.context_messages import context_name
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.language import _, listed
-from redline.report.redaction.redaction_notice import redacted_text
+from redline.report.redaction.redactor import redacted_text
 from redline.report.text_parts import clipped, percent
 from redline.trials.recordings import BETWEEN_PROCESSES, LEAST_WORTH, Judgement, RecordingDifference
 from redline.units import format_ns

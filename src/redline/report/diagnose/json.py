@@ -19,7 +19,7 @@ from redline.ledger.rank.ledger import Amounts
 from redline.report.data import enveloped, json_text
 from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
-from redline.report.diagnose.screen import memory_of
+from redline.report.diagnose.screen import growth_of
 from redline.report.language import sentences, speaking
 from redline.report.serving.json import record_of
 
@@ -149,7 +149,7 @@ def _number(value: float | None) -> float | None:
 
 
 def _verdict(result: DiagnosedJob) -> dict[str, Any]:
-    findings, verdict, memory = result.findings, result.findings.verdict, memory_of(result)
+    findings, verdict = result.findings, result.findings.verdict
     return {
         **asdict(verdict),
         "limit": code(verdict.limit),
@@ -158,7 +158,7 @@ def _verdict(result: DiagnosedJob) -> dict[str, Any]:
                 result.about,
                 verdict_sentence(verdict, findings.findings, result.outline),
                 second_cause(verdict, findings.findings),
-                "" if memory is None else memory.growth,
+                growth_of(result.diagnosis),
             ]
         ),
     }

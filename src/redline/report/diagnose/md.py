@@ -114,7 +114,7 @@ def _losses(screen: Screen) -> Iterator[list[str]]:
 
 
 def _memory(screen: Screen) -> Iterator[list[str]]:
-    peak = screen.memory.peak if screen.memory is not None else None
+    peak = screen.memory
     if peak is None:
         return
     yield [f"### {escaped(capitalised(peak.title))}"]

@@ -101,7 +101,7 @@ def _table(shown: ReportTable) -> Iterator[str]:
 
 
 def _memory(screen: Screen) -> Iterator[str]:
-    peak = screen.memory.peak if screen.memory is not None else None
+    peak = screen.memory
     if peak is None:
         return
     lines = [

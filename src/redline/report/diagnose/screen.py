@@ -23,12 +23,12 @@ from redline.report.diagnose.findings_screen import Card, cards_of
 from redline.report.diagnose.tables import shapes_or_kernel
 from redline.report.document import StackedBars, StackedPart
 from redline.report.language import _, sentences
-from redline.report.redaction.redaction_notice import redacted_text
+from redline.report.redaction.redactor import redacted_text
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.text_parts import clipped, percent
 
 if TYPE_CHECKING:
-    from redline.report.diagnose.memory_screen import MemoryScreen
+    from redline.report.diagnose.memory_screen import MemoryPeak
 
 MOST_LOSSES = 2
 _MOST_UNREAD = 4
@@ -57,19 +57,15 @@ class Screen:
     praise: tuple[str, ...]
     remarks: tuple[Card, ...]
     unseen: tuple[str, ...]
-    memory: "MemoryScreen | None"  # None where no allocation was recorded
-
-    @property
-    def growth(self) -> str:
-        """That memory grows with every step, for the verdict; "" where it was not seen to."""
-        return "" if self.memory is None else self.memory.growth
+    memory: "MemoryPeak | None"  # None where no allocation was recorded, or nothing is known of any rank
+    growth: str  # that memory grows with every step, for the verdict; "" where it was not seen to
 
 
 def screen_of(result: DiagnosedJob) -> Screen:
     diagnosis, outline, findings, captured = result.diagnosis, result.outline, result.findings, result.captured
     amount = partial(_amount, *_unit(sum(bar.time_ns for bar in outline.waterfall)))
     no_mfu = outline.utilisation is None
-    memory = memory_of(result)
+    memory, left_out = _memory(result)
     return Screen(
         headline=_headline(diagnosis),
         verdict=sentences(
@@ -97,11 +93,12 @@ def screen_of(result: DiagnosedJob) -> Screen:
         unseen=(
             *(() if captured is None else capture_messages.remarks(captured)),
             *(unseen_messages.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
-            *(() if memory is None else memory.left_out),
+            *left_out,
             *_unread(result.failures),
             *(() if result.removed is None else (redacted_text(result.removed),)),
         ),
         memory=memory,
+        growth=growth_of(diagnosis),
     )
 
 
@@ -289,9 +286,20 @@ def _unread(failures: Sequence[Failure]) -> Iterator[str]:
         yield unseen_messages.more_unread(len(failures) - _MOST_UNREAD)
 
 
-def memory_of(result: DiagnosedJob) -> "MemoryScreen | None":
-    if result.diagnosis.memory is None:
-        return None
-    from redline.report.diagnose.memory_screen import memory_screen_of  # of no use to jobs without memory events
+def _memory(result: DiagnosedJob) -> "tuple[MemoryPeak | None, tuple[str, ...]]":
+    """The peak, and ranks whose memory cannot be told."""
+    diagnosis = result.diagnosis
+    if diagnosis.memory is None:
+        return None, ()
+    from redline.report.diagnose.memory_screen import left_out_lines, memory_peak  # of no use to other jobs
 
-    return memory_screen_of(result.diagnosis, redacted=result.removed is not None)
+    peak = memory_peak(diagnosis, diagnosis.memory, redacted=result.removed is not None)
+    return peak, tuple(left_out_lines(diagnosis.memory))
+
+
+def growth_of(diagnosis: Diagnosis) -> str:
+    if diagnosis.memory is None:
+        return ""
+    from redline.report.diagnose.memory_screen import growth_text
+
+    return growth_text(diagnosis.memory, several=len(diagnosis.ranks) > 1)

@@ -13,7 +13,7 @@ from redline.report.diagnose.tables import tables_of
 from redline.report.display import PLAIN_COLUMNS, Style, columns, most_lines, styled
 from redline.report.document import ReportTable
 from redline.report.language import _, marked, sentences
-from redline.report.serving import text as serving_text
+from redline.report.serving.serving_tables import text_blocks
 from redline.report.terminal import BAR_WIDTH, as_text, bar, fitted, headline, labelled, left, table, width_of, wrapped
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def render(result: DiagnosedJob, *, tables: Sequence[str] = (), verbose: bool = 
     screen = screen_of(result)
     said = list(_verdict(screen, Style.GOOD if result.findings.verdict.healthy else Style.LIMIT))
     between = [list(_waterfall(screen, unicode=unicode))]
-    between += [] if result.serving is None else serving_text.blocks(result.serving)
+    between += [] if result.serving is None else text_blocks(result.serving)
     after = [list(_unseen(screen))]
     room = most_lines(MOST_LINES) - len(said) - sum(len(block) + 1 for block in (*between, *after) if block) - 1
     facts, findings = _fitting(screen, room, verbose=verbose)
@@ -200,7 +200,7 @@ def _losses(screen: Screen) -> Iterator[str]:
 
 def _memory(screen: Screen, *, verbose: bool) -> Iterator[str]:
     """Below the screen of time, and no more than a part of another."""
-    peak = screen.memory.peak if screen.memory is not None else None
+    peak = screen.memory
     if peak is None:
         return
     above = [peak.title, *_account_lines(peak.accounts if verbose else peak.few_accounts)]

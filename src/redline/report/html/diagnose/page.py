@@ -90,7 +90,7 @@ def _job_name(diagnosis: Diagnosis) -> str:
 
 def _memory(screen: Screen) -> dict[str, Any] | None:
     """The peak, and its accounts with their colours; None where nothing is known of any rank."""
-    peak = None if screen.memory is None else screen.memory.peak
+    peak = screen.memory
     if peak is None:
         return None
     from redline.report.memory.course_chart import COLOURS  # of no use to jobs without memory events
