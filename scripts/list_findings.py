@@ -13,7 +13,7 @@ from redline.findings.rule import Rule
 from redline.findings.rule_modules import FOLDERS, codes_in
 from redline.ledger.memory.causes.cause import MemoryRule
 from redline.ledger.memory.causes.registry import RULES as MEMORY_RULES
-from redline.report.explain.text import BYTES, HEADINGS, REQUESTS
+from redline.report.explain import BYTES, HEADINGS, REQUESTS
 from redline.report.language import LANGUAGES, _, speaking, spoken
 from redline.serving.causes.cause import ServingRule
 from redline.serving.causes.registry import RULES as SERVING_RULES
