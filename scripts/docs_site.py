@@ -10,7 +10,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
 from redline.capture.lever_kinds import KINDS
-from redline.report.explain.text import sections
+from redline.report.explain import sections
 from redline.report.language import _, speaking
 from redline.trials.lever_pages import short_name
 

@@ -13,7 +13,7 @@ from redline.findings.rule import Rule
 from redline.findings.rule_modules import LIMITS, codes_of
 from redline.ledger.memory.causes import RULES as MEMORY_RULES
 from redline.ledger.memory.causes import MemoryRule
-from redline.report.explain.text import BYTES, HEADINGS, REQUESTS
+from redline.report.explain import BYTES, HEADINGS, REQUESTS
 from redline.report.language import LANGUAGES, _, speaking, spoken
 from redline.serving.causes import RULES as SERVING_RULES
 from redline.serving.causes import ServingRule

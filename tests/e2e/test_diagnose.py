@@ -22,8 +22,8 @@ from redline.ledger.job.job_memory import UntoldMemory
 from redline.ledger.rank.digest_file import MOST_BYTES
 from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.report.diagnose.findings_table import findings_table
 from redline.report.diagnose.raw_tables import COLUMNS
+from redline.report.diagnose.tables import findings_table
 from tests.support.command_line import REDLINE, ROOT, environment, run_redline
 from tests.support.docs import rows_of, section
 from tests.support.events import document

@@ -6,7 +6,7 @@ from redline.capture.lever_kinds import KINDS
 from redline.cli import arguments, main
 from redline.findings import pages
 from redline.findings.rule_modules import LIMITS
-from redline.report.explain.text import HEADINGS, sections
+from redline.report.explain import HEADINGS, sections
 from redline.report.language import LANGUAGES
 from redline.report.terminal import width_of
 from tests.support.command_line import ROOT

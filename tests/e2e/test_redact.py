@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 import redline
-from redline.report.diagnose.raw_tables import COLUMNS, raw_table
+from redline.report.diagnose.raw_tables import COLUMNS, raw_rows
 from redline.report.redaction.redactor import Redactor
 from tests.support.command_line import run_redline
 from tests.support.events import (
@@ -220,7 +220,7 @@ def test_a_file_of_results_holds_no_secret(folder: Path, tmp_path: Path) -> None
 
 def test_python_values_hold_no_secret(folder: Path) -> None:
     clean = redline.diagnose([folder]).redacted()
-    tables = (raw_table(name, clean) for name in COLUMNS)
+    tables = (raw_rows(name, clean) for name in COLUMNS)
     assert leaks(str(clean), clean._repr_html_(), *map(repr, tables)) == []
     assert (
         leaks(repr(clean), repr(clean.diagnosis), repr(clean.findings), repr(clean.failures), repr(clean.outline)) == []

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from redline.findings.finding import Limit
 from redline.findings.pages import codes
 from redline.report.html.diagnose import page as report
-from redline.report.html.diagnose.headline import headline_of
+from redline.report.html.diagnose.page import headline_of
 from redline.report.language import speaking
 from redline.report.terminal import visible_lines
 from redline.verbs.diagnose import diagnose

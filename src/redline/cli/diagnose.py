@@ -110,7 +110,7 @@ def run(options: DiagnoseOptions) -> int:
 
 
 def _run(options: DiagnoseOptions, files: TraceFiles, redactor: Redactor | None) -> int:
-    from redline.report.redaction.redaction_notice import redacted_text
+    from redline.report.redaction.redactor import redacted_text
     from redline.verbs.diagnose import diagnose
 
     refuse_unknown_format("diagnose", options.output, tuple(FORMATS))

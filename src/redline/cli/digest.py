@@ -34,7 +34,7 @@ def run(options: DigestOptions) -> int:
 
 def _run(options: DigestOptions, files: TraceFiles, redactor: Redactor | None) -> int:
     from redline.job.shard import shard_from
-    from redline.report.redaction.redaction_notice import redacted_text
+    from redline.report.redaction.redactor import redacted_text
     from redline.report.terminal import text_of
     from redline.report.written import document_of_digests
     from redline.verbs.digest import digest

@@ -32,7 +32,7 @@ def run(options: ExplainOptions) -> int:
 
 
 def _everything() -> str:
-    from redline.report.explain.text import render_all
+    from redline.report.explain import render_all
 
     return render_all()
 
@@ -40,7 +40,7 @@ def _everything() -> str:
 def _tell_about(text: str) -> None:
     """The page, which a terminal shows without its markup, or a list where there are several."""
     from redline.findings.pages import find_pages
-    from redline.report.explain.text import render_several
+    from redline.report.explain import render_several
     from redline.report.language import spoken
     from redline.trials.lever_pages import kind_meant, lever_page_of
 

@@ -38,7 +38,7 @@ def run(options: MergeOptions) -> int:
 
 
 def _run(options: MergeOptions, files: TraceFiles, redactor: Redactor | None) -> int:
-    from redline.report.redaction.redaction_notice import redacted_text
+    from redline.report.redaction.redactor import redacted_text
     from redline.report.terminal import text_of
     from redline.report.written import document_of_merge
     from redline.verbs.merge import merge

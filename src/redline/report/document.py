@@ -16,6 +16,7 @@ class ReportColumn:
     title: str = ""
     show: Callable[[Any], str] = str
     read: Callable[[Any], Any] | None = None  # the attribute of that name, unless it is said
+    kind: str = "text"  # for programs: text, code (words of ours), whole (never missing), number
 
     def value(self, row: object) -> Any:
         return (self.read or attrgetter(self.name))(row)

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 import redline
-from redline.report.html.diagnose import request_bars
-from redline.report.html.diagnose.request_bars import request_panel
+from redline.report.html.diagnose.panels import GROUPS, request_panel
 from redline.report.language import LANGUAGES, speaking
 from redline.report.serving.cause_messages import cause_text
 from redline.report.serving.json import record_of
-from redline.report.serving.serving_tables import verdict_text
-from redline.report.serving.text import blocks
+from redline.report.serving.serving_tables import text_blocks, verdict_text
 from redline.serving.causes import QUEUE_ACCOUNTS, RULES
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.latencies import Latency, slowest
@@ -227,7 +225,7 @@ def test_all_causes_have_words(language: str, tmp_path: Path) -> None:
         folder.mkdir()
         found = _read(engine, folder)
         with speaking(language):
-            text = "\n".join(line for block in blocks(found) for line in block)
+            text = "\n".join(line for block in text_blocks(found) for line in block)
         assert all(cause.code in text for cause in found.causes)
         seen |= {cause.code for cause in found.causes}
         assert record_of(found)["requests"] == REQUESTS
@@ -237,17 +235,19 @@ def test_all_causes_have_words(language: str, tmp_path: Path) -> None:
 def test_bars_of_the_page_are_as_long_as_what_they_stand_for(tmp_path: Path) -> None:
     found = _diagnosed(tmp_path, sequences=2, tokens=256, cache=100_000)
     panel = request_panel(found)
-    assert len(panel.bars) == len(found.splits)
-    for bar, split in zip(panel.bars, found.splits, strict=True):
+    assert len(panel["bars"]) == len(found.splits)
+    for bar, split in zip(panel["bars"], found.splits, strict=True):
         longest = max(one.near_ns for one in found.splits if one.latency is split.latency)
-        assert sum(part.width for part in bar.parts) == pytest.approx(100 * split.near_ns / longest, abs=1)
-    assert {part.name for bar in panel.bars for part in bar.parts} == {part.name for part in panel.legend}
+        assert sum(part["width"] for part in bar["parts"]) == pytest.approx(100 * split.near_ns / longest, abs=1)
+    assert {part["name"] for bar in panel["bars"] for part in bar["parts"]} == {
+        part["name"] for part in panel["legend"]
+    }
 
 
 def test_every_account_is_drawn_once_and_no_two_in_one_colour() -> None:
-    drawn = [account for group in request_bars._GROUPS for account in group.accounts]
+    drawn = [account for group in GROUPS for account in group.accounts]
     assert sorted(drawn) == list(RequestAccount)
-    assert len({group.colour for group in request_bars._GROUPS}) == len(request_bars._GROUPS)
+    assert len({group.colour for group in GROUPS}) == len(GROUPS)
 
 
 def test_the_verdict_is_what_the_slowest_wait_for_and_what_to_do(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from redline.cli.diagnose import TABLES
 from redline.job.read_files import JobOptions
-from redline.report.diagnose import csv, md, text
 from redline.report.diagnose import json as as_json
+from redline.report.diagnose import md, text
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.report.diagnose.raw_tables import COLUMNS, raw_table
+from redline.report.diagnose.raw_tables import COLUMNS, csv_of
 from redline.report.html.diagnose import page
 from redline.verbs.diagnose import diagnose
 from tests.support.events import Event, collective, document, kernel, launch, op, region, span
@@ -87,7 +87,7 @@ def check(found: DiagnoseResult) -> None:
     assert md.render(found, tables=list(TABLES), verbose=True)
     assert json.loads(as_json.render(found), parse_constant=pytest.fail)["failures"] == []
     for name in COLUMNS:
-        csv.render(raw_table(name, found))
+        csv_of(name, found)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,7 +1,7 @@
 """The tool `diagnose`: where the time of a recording went, why, and what each fix is worth at most."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from string import Formatter
@@ -275,104 +275,70 @@ def _is_number(text: str) -> bool:
 
 Record = Mapping[str, Any]
 
+COLUMNS = {
+    "kernels": "operator* kernel* shapes* dtype:20 calls kernels time_ns share_of_roof regime",
+    "collectives": "collective:60 group_size payload_bytes calls residence_ns hidden_ns exposed_ns wait_ns typical_ns "
+    "bus_bytes_per_s",
+    "host": "account kind name* region* site* time_ns times",
+    "accounts": "account time_ns share",
+}
+"""Of these tables. What a trace names is marked as recorded: behind a star where it is not empty, behind a number of
+letters in any case.
+"""
+_RECORDS = {"kernels": "kernels", "collectives": "collectives", "host": "doing", "accounts": "waterfall"}
+
 
 def table_rows(table: str, result: DiagnoseResult, record: Record) -> list[dict[str, Any]]:
-    """All rows of a table of `TABLES`."""
+    """All rows of a table, by the name that `redline diagnose` has for it."""
     if table == "steps":
-        return _steps(result, record)
-    return TABLES[table](record)
+        return list(_steps(result, record))
+    if table == "ranks":
+        return list(_ranks(record))
+    if table == "phases":
+        return list(record["phases"])
+    rows = record[_RECORDS[table]]
+    names = COLUMNS[table].split()
+    return [_row(row, names) for row in rows if table != "accounts" or row["time_ns"]]
 
 
-def _accounts(record: Record) -> list[dict[str, Any]]:
-    return [
-        {"account": row["account"], "time_ns": row["time_ns"], "share": row["share"]}
-        for row in record["waterfall"]
-        if row["time_ns"]
-    ]
+def _row(row: Record, names: Sequence[str]) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    for column in names:
+        name, _colon, letters = column.partition(":")
+        if name.endswith("*"):
+            chosen |= recorded_fields(row, (name[:-1],))
+        else:
+            chosen[name] = recorded(row[name], int(letters)) if letters else row[name]
+    return chosen
 
 
-def _phases(record: Record) -> list[dict[str, Any]]:
-    return list(map(dict, record["phases"]))
-
-
-def _kernels(record: Record) -> list[dict[str, Any]]:
-    return [
-        {
-            **recorded_fields(row, ("operator", "kernel", "shapes")),
-            "dtype": recorded(row["dtype"], 20),
-            **{name: row[name] for name in ("calls", "kernels", "time_ns", "share_of_roof", "regime")},
-        }
-        for row in record["kernels"]
-    ]
-
-
-def _collectives(record: Record) -> list[dict[str, Any]]:
-    numbers = ("group_size", "payload_bytes", "calls", "residence_ns", "hidden_ns", "exposed_ns", "wait_ns")
-    rates = ("typical_ns", "bus_bytes_per_s")
-    return [
-        {"collective": recorded(row["collective"], 60), **{name: row[name] for name in (*numbers, *rates)}}
-        for row in record["collectives"]
-    ]
-
-
-def _ranks(record: Record) -> list[dict[str, Any]]:
+def _ranks(record: Record) -> Iterator[dict[str, Any]]:
     late = {row["rank"]: row for row in (record["lateness"] or {"ranks": []})["ranks"]}
-    rows = []
     for rank in record["ranks"]:
         steps = rank["steps"]
         last = late.get(rank["rank"])
-        rows.append(
-            {
-                "rank": rank["rank"],
-                **recorded_fields(rank, ("source", "host")),
-                **recorded_fields(rank["facts"], ("device_name", "machine")),
-                "steps": len(steps),
-                "mean_step_ns": sum(step["length_ns"] for step in steps) / len(steps) if steps else None,
-                "window_ns": rank["window_ns"],
-                "last_at_collectives": last["last"] if last else 0,
-                "waiting_caused_ns": last["caused_ns"] if last else 0,
-            }
-        )
-    return rows
+        yield {
+            "rank": rank["rank"],
+            **recorded_fields(rank, ("source", "host")),
+            **recorded_fields(rank["facts"], ("device_name", "machine")),
+            "steps": len(steps),
+            "mean_step_ns": sum(step["length_ns"] for step in steps) / len(steps) if steps else None,
+            "window_ns": rank["window_ns"],
+            "last_at_collectives": last["last"] if last else 0,
+            "waiting_caused_ns": last["caused_ns"] if last else 0,
+        }
 
 
-def _steps(result: DiagnoseResult, record: Record) -> list[dict[str, Any]]:
-    rows = []
+def _steps(result: DiagnoseResult, record: Record) -> Iterator[dict[str, Any]]:
+    """On the clock that `CLOCK` says."""
     for rank, digest in zip(record["ranks"], result.diagnosis.ranks, strict=True):
         for number, step in enumerate(rank["steps"]):
             start_ns = digest.window_ns[0] + step["start_ns"]
-            rows.append(
-                {
-                    "rank": rank["rank"],
-                    "step": number,
-                    **({"label": recorded(step["label"], 40)} if step["label"] else {}),
-                    "start_ns": start_ns,
-                    "end_ns": start_ns + step["length_ns"],
-                    "accounts_ns": {account: amount for account, amount in step["accounts"].items() if amount},
-                }
-            )
-    return rows
-
-
-def _host(record: Record) -> list[dict[str, Any]]:
-    return [
-        {
-            "account": row["account"],
-            "kind": row["kind"],
-            **recorded_fields(row, ("name", "region", "site")),
-            "time_ns": row["time_ns"],
-            "times": row["times"],
-        }
-        for row in record["doing"]
-    ]
-
-
-TABLES: Mapping[str, Callable[[Record], list[dict[str, Any]]]] = {
-    "accounts": _accounts,
-    "phases": _phases,
-    "kernels": _kernels,
-    "collectives": _collectives,
-    "ranks": _ranks,
-    "host": _host,
-}
-"""By name, as `redline diagnose` calls them; `steps` needs the clock of each rank as well."""
+            yield {
+                "rank": rank["rank"],
+                "step": number,
+                **({"label": recorded(step["label"], 40)} if step["label"] else {}),
+                "start_ns": start_ns,
+                "end_ns": start_ns + step["length_ns"],
+                "accounts_ns": {account: amount for account, amount in step["accounts"].items() if amount},
+            }

@@ -11,6 +11,7 @@ from redline.mcp.tool import AgentTool, Offset, command_line, machine_name
 from redline.report.hardware import record
 from redline.verbs.hardware import find_hardware
 
+_FACTS = "name base vendor architecture form year memory_type link notes ridge_flops_per_byte"
 _IN_LIST = {"memory_bytes", "memory_bytes_per_s", "peak_flops_per_s.bf16", "peak_flops_per_s.fp16"}
 
 
@@ -52,23 +53,11 @@ def _short(machine: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _record(machine: Mapping[str, Any], *, arguments: HardwareArguments, verify: str) -> BoundedAnswer:
-    told = (
-        "name",
-        "base",
-        "vendor",
-        "architecture",
-        "form",
-        "year",
-        "memory_type",
-        "link",
-        "notes",
-        "ridge_flops_per_byte",
-    )
     unusable = [{"name": row["name"], "why": row["why"]} for row in machine["unusable"]]
     return BoundedAnswer(
         facts={
             "tool": "hardware",
-            **{name: machine[name] for name in (*told, "ridge_flops_per_byte")},
+            **{name: machine[name] for name in _FACTS.split()},
             "verify": verify,
         },
         pages={

@@ -97,7 +97,7 @@ def answer(arguments: PlanArguments, folders: AllowedFolders) -> BoundedAnswer:
             pages={"rows": RowPage(rows=record[arguments.table], offset=arguments.offset, ask=again)},
         )
     return BoundedAnswer(
-        facts={**facts, **{name: record[name] for name in _FACTS[arguments.kind]}, "verify": verify},
+        facts={**facts, **{name: record[name] for name in _FACTS[arguments.kind].split()}, "verify": verify},
         pages={
             "unknown": RowPage(rows=list(map(_evidence, record["evidence"])), least=4),
             "frontier": RowPage(rows=record["frontier"], ask={**again, "table": "frontier"}, most=3),
@@ -106,31 +106,8 @@ def answer(arguments: PlanArguments, folders: AllowedFolders) -> BoundedAnswer:
 
 
 _FACTS = {
-    "train": (
-        "model",
-        "parameters",
-        "machine",
-        "devices",
-        "fits",
-        "tokens_per_step",
-        "considered",
-        "fitting",
-        "best",
-        "safer",
-        "job",
-    ),
-    "serve": (
-        "model",
-        "parameters",
-        "machine",
-        "engine",
-        "prompt",
-        "output",
-        "measured_here",
-        "situation",
-        "best",
-        "refused",
-    ),
+    "train": "model parameters machine devices fits tokens_per_step considered fitting best safer job",
+    "serve": "model parameters machine engine prompt output measured_here situation best refused",
 }
 
 

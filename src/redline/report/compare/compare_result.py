@@ -23,9 +23,8 @@ from redline.report.document import (
     Section,
     TemplateDrawing,
 )
-from redline.report.html.diagnose import account_names
 from redline.report.language import _, sentences, speaking
-from redline.report.redaction.redaction_notice import redacted_text
+from redline.report.redaction.redactor import redacted_text
 from redline.report.shown_result import ShownResult
 from redline.report.text_parts import clipped
 from redline.trials.recordings import AmountChange, CountedChange, Judgement, RecordingDifference
@@ -234,7 +233,7 @@ def _account_bars(difference: RecordingDifference) -> Iterator[dict[str, str | f
             continue
         half = float(50 * abs(row.difference_ns) / largest_ns)
         yield {
-            "code": account_names.code(account),
+            "code": account_messages.colour(account),
             "name": account_messages.name(account),
             "before": float(100 * row.before_ns / longest_ns),
             "after": float(100 * row.after_ns / longest_ns),

@@ -8,8 +8,7 @@ from redline.ledger.accounts import Account
 from redline.ledger.rank.host_phases import Phase
 from redline.report.compare.sentences import collective_size, context_name, context_value, memory_name, signed
 from redline.report.diagnose import account_messages
-from redline.report.diagnose.table_messages import phase
-from redline.report.diagnose.tables import shapes
+from redline.report.diagnose.tables import phase_name, shapes
 from redline.report.document import ReportTable
 from redline.report.language import _, marked, spoken
 from redline.report.text_parts import clipped, percent
@@ -72,7 +71,7 @@ def _accounts(difference: RecordingDifference) -> ReportTable:
 def _phases(difference: RecordingDifference) -> ReportTable:
     step_ns = difference.step.before_ns
     rows = [
-        (phase(Phase(name)), *_amounts(before_ns, after_ns, step_ns))
+        (phase_name(Phase(name)), *_amounts(before_ns, after_ns, step_ns))
         for name, before_ns, after_ns in _by_phase(difference.phases)
         if before_ns or after_ns
     ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from redline.findings.match import COMPUTE
 from redline.ledger.accounts import Account
 from redline.report.language import _, clauses, listed, marked
 
@@ -45,8 +46,14 @@ CPU_MEANING: Mapping[Account, str] = {
 }
 
 
-def name(account: Account) -> str:
-    return _(NAME[account])
+def name(account: str) -> str:
+    """Also of what findings claim without knowing which account of compute it is."""
+    return _("compute") if account == COMPUTE else _(NAME[Account(account)])
+
+
+def colour(account: str) -> str:
+    """As style.css names it: kernel-loss."""
+    return str(account).replace(" ", "-")
 
 
 def meaning(account: Account, *, on_cpu: bool) -> str:

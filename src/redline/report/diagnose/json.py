@@ -2,9 +2,8 @@
 
 from dataclasses import asdict
 from math import isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from redline.artifacts import Envelope
 from redline.findings.evidence import Evidence
 from redline.findings.finding import Finding
 from redline.findings.pages import page_of
@@ -17,28 +16,32 @@ from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.host_activity import HostActivity
 from redline.ledger.rank.kernel_table import KernelRow
 from redline.ledger.rank.ledger import Amounts
-from redline.report.data import json_text
-from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.data import enveloped, json_text
+from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
-from redline.report.diagnose.screen import memory_of
+from redline.report.diagnose.screen import growth_of
 from redline.report.language import sentences, speaking
 from redline.report.serving.json import record_of
+
+if TYPE_CHECKING:
+    from redline.ledger.job.job_memory import JobMemory
+    from redline.ledger.memory.device_memory import DeviceMemory
 
 KIND = "diagnosis"
 SCHEMA_VERSION = 1
 
 
-def render(result: DiagnoseResult) -> str:
+def render(result: DiagnosedJob) -> str:
     return json_text(as_record(result))
 
 
-def as_record(result: DiagnoseResult) -> dict[str, Any]:
+def as_record(result: DiagnosedJob) -> dict[str, Any]:
     """In English, whatever language is spoken: programs read it."""
     with speaking("en"):
         redacted = [{**asdict(removed), "kind": str(removed.kind)} for removed in result.removed or ()]
         return {
             **_record(result),
-            "memory": _memory(result),
+            "memory": None if result.diagnosis.memory is None else _memory(result.diagnosis.memory),
             "replay": None if result.replayed is None else _replay(result.replayed),
             "serving": None if result.serving is None else record_of(result.serving),
             "captured": None if result.captured is None else asdict(result.captured),
@@ -46,17 +49,11 @@ def as_record(result: DiagnoseResult) -> dict[str, Any]:
         }
 
 
-def _record(result: DiagnoseResult) -> dict[str, Any]:
+def _record(result: DiagnosedJob) -> dict[str, Any]:
     diagnosis, outline, findings = result.diagnosis, result.outline, result.findings
-    envelope = Envelope(
-        kind=KIND,
-        schema_version=SCHEMA_VERSION,
-        made_by="redline diagnose",
-        synthetic=any(bool(rank.origin.synthetic) for rank in diagnosis.ranks),
-    )
+    synthetic = any(bool(rank.origin.synthetic) for rank in diagnosis.ranks)
     clocks = diagnosis.clocks
-    return {
-        **envelope.to_dict(),
+    record = {
         "world_size": diagnosis.world_size,
         "missing_ranks": list(diagnosis.missing),
         "double_ranks": list(diagnosis.doubles),
@@ -86,14 +83,35 @@ def _record(result: DiagnoseResult) -> dict[str, Any]:
         "doing": list(map(_doing, diagnosis.doing)),
         "failures": [{"path": failure.path, "message": failure.message} for failure in result.failures],
     }
+    return enveloped(KIND, SCHEMA_VERSION, "redline diagnose", record, synthetic=synthetic)
 
 
-def _memory(result: DiagnoseResult) -> dict[str, Any] | None:
-    if result.diagnosis.memory is None:
-        return None
-    from redline.report.diagnose.memory_json import memory_record
+def _memory(memory: "JobMemory") -> dict[str, Any]:
+    fullest = memory.fullest
+    return {
+        "fullest": None if fullest is None else {"rank": fullest.rank, "device": fullest.device},
+        "devices": list(map(_device, memory.devices)),
+        "causes": [{**asdict(cause), "title": page_of(cause.code).title} for cause in memory.causes],
+        "left_out": list(map(asdict, memory.left_out)),
+    }
 
-    return memory_record(result.diagnosis.memory)
+
+def _device(device: "DeviceMemory") -> dict[str, Any]:
+    peak = device.peak
+    return {
+        "rank": device.rank,
+        "device": device.device,
+        "peak_bytes": peak.live_bytes,
+        "reserved_bytes": peak.reserved_bytes,
+        "accounts": {code(account): size for account, size in peak.accounts.items()},
+        "steps": [
+            {"label": step.label, "peak_bytes": step.peak_bytes, "end_bytes": step.end_bytes} for step in device.steps
+        ],
+        "growth": [{**asdict(growth), "account": code(growth.account)} for growth in device.growth],
+        "holders": [{**asdict(holder), "account": code(holder.account)} for holder in peak.holders],
+        "before_history_bytes": peak.before_bytes,
+        "missed_events": device.missed,
+    }
 
 
 def _replay(replayed: ReplayedJob) -> dict[str, Any]:
@@ -122,16 +140,16 @@ def _replay(replayed: ReplayedJob) -> dict[str, Any]:
 
 
 def code(words: str) -> str:
-    """An account or a regime as a name that programs like: kernel_loss."""
-    return str(words).replace(" ", "_")
+    """An account or a regime as a name that programs like: kernel_loss, logits_and_loss."""
+    return str(words).replace(",", "").replace(" ", "_")
 
 
 def _number(value: float | None) -> float | None:
     return None if value is None or isnan(value) else value
 
 
-def _verdict(result: DiagnoseResult) -> dict[str, Any]:
-    findings, verdict, memory = result.findings, result.findings.verdict, memory_of(result)
+def _verdict(result: DiagnosedJob) -> dict[str, Any]:
+    findings, verdict = result.findings, result.findings.verdict
     return {
         **asdict(verdict),
         "limit": code(verdict.limit),
@@ -140,7 +158,7 @@ def _verdict(result: DiagnoseResult) -> dict[str, Any]:
                 result.about,
                 verdict_sentence(verdict, findings.findings, result.outline),
                 second_cause(verdict, findings.findings),
-                "" if memory is None else memory.growth,
+                growth_of(result.diagnosis),
             ]
         ),
     }

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import findings_title
 from redline.report.diagnose.findings_screen import Card
-from redline.report.diagnose.replay_tables import replay_tables
-from redline.report.diagnose.screen import Screen, WaterfallLine, screen_of
+from redline.report.diagnose.replay_messages import replay_tables
+from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
-from redline.report.document import ReportTable
+from redline.report.document import ReportTable, StackedPart
 from redline.report.language import _, listed, sentences
-from redline.report.markdown import escaped, markdown_table, table_rows
+from redline.report.markdown import capitalised, escaped, markdown_table, table_rows
 from redline.report.serving.serving_tables import cause_lines, engine_line, latency_table, metrics_line
 from redline.report.terminal import as_text
 from redline.serving.diagnose_serving import ServingDiagnosis
@@ -20,7 +20,7 @@ MOST_FINDINGS = 5
 _BAR_WIDTH = 40
 
 
-def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool = False) -> str:
+def render(result: DiagnosedJob, *, tables: Sequence[str] = (), verbose: bool = False) -> str:
     screen = screen_of(result)
     asked = tables_of(tables, result.diagnosis, result.findings, verbose=verbose)
     cards = len(screen.cards) if verbose else MOST_FINDINGS
@@ -40,8 +40,8 @@ def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool 
         *(block for shown in replay_tables(result.replayed, verbose=verbose) for block in _shown(shown)),
         *(block for shown in asked for block in _shown(shown)),
     ]
-    room = MOST_LETTERS - len(_joined([*before, *after])) - 2
-    return _joined([*before, *_findings(screen, cards, room), *after])
+    room = MOST_LETTERS - len(as_text([*before, *after])) - 2
+    return as_text([*before, *_findings(screen, cards, room), *after])
 
 
 def request_blocks(serving: ServingDiagnosis) -> Iterator[list[str]]:
@@ -54,10 +54,6 @@ def request_blocks(serving: ServingDiagnosis) -> Iterator[list[str]]:
     ]
 
 
-def _joined(blocks: Iterable[list[str]]) -> str:
-    return as_text(blocks)
-
-
 # --- findings ---------------------------------------------------------------------------------------------------------
 
 
@@ -66,7 +62,7 @@ def _findings(screen: Screen, most: int, room: int) -> list[list[str]]:
     blocks: list[list[str]] = []
     for detailed in range(min(most, len(screen.cards)), -1, -1):
         blocks = list(_cards(screen, most, detailed))
-        if len(_joined(blocks)) <= room:
+        if len(as_text(blocks)) <= room:
             break
     return blocks
 
@@ -76,7 +72,7 @@ def _cards(screen: Screen, most: int, detailed: int) -> Iterator[list[str]]:
     if not cards:
         return
     title = findings_title(replayed=screen.replayed)
-    yield [f"### {title[:1].upper()}{title[1:]}"]
+    yield [f"### {capitalised(title)}"]
     for number, card in enumerate(cards[:most], start=1):
         title, bound = escaped(f"{card.code} {card.title}"), escaped(card.gain)
         head = _("**{title}**: {bound}.").format(title=title, bound=bound)
@@ -118,10 +114,10 @@ def _losses(screen: Screen) -> Iterator[list[str]]:
 
 
 def _memory(screen: Screen) -> Iterator[list[str]]:
-    peak = screen.memory.peak if screen.memory is not None else None
+    peak = screen.memory
     if peak is None:
         return
-    yield [f"### {escaped(peak.title[:1].upper() + peak.title[1:])}"]
+    yield [f"### {escaped(capitalised(peak.title))}"]
     rows = ((escaped(line.name), line.size, line.share) for line in peak.accounts)
     yield list(table_rows((_("account"), _("size"), _("share")), rows, numbers=(1, 2)))
     more, command = _("more"), peak.command.replace("`", "")
@@ -136,17 +132,18 @@ def _memory(screen: Screen) -> Iterator[list[str]]:
 
 
 def _waterfall(screen: Screen) -> Iterator[list[str]]:
-    if not screen.waterfall:
+    whole = screen.waterfall
+    if not whole.bars:
         return
-    yield ["### " + screen.waterfall_title[:1].upper() + screen.waterfall_title[1:]]
-    rows = [(line.account, f"{line.time} {screen.unit}", line.share, f"`{_bar(line)}`") for line in screen.waterfall]
-    rows.append(("**" + _("= step") + "**", f"**{screen.step} {screen.unit}**", "", ""))
+    yield [f"### {capitalised(whole.title)}"]
+    rows = [(part.name, part.amount, part.share, f"`{_bar(part)}`") for part in whole.bars]
+    rows.append((f"**{whole.total_name}**", f"**{whole.total}**", "", ""))
     yield list(table_rows((_("account"), _("time"), _("share"), ""), rows, numbers=(1, 2)))
-    if screen.rest:
-        yield [_("{rest}.").format(rest=f"{screen.rest[:1].upper()}{screen.rest[1:]}")]
+    if whole.of:
+        yield [_("{rest}.").format(rest=capitalised(whole.of))]
 
 
-def _bar(line: WaterfallLine) -> str:
+def _bar(line: StackedPart) -> str:
     """Light before the account starts: leading blanks would not be shown."""
     start, end = round(line.start * _BAR_WIDTH), round(line.end * _BAR_WIDTH)
     start = min(start, _BAR_WIDTH - 1)

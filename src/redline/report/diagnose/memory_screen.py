@@ -48,29 +48,11 @@ class MemoryPeak:
     command: str  # for the rest of it
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryScreen:
-    """Everything that a diagnosis says of memory."""
-
-    peak: MemoryPeak | None  # None where nothing is known of any rank
-    growth: str  # for the verdict: no job is well whose memory grows. "" where it was not seen to
-    left_out: tuple[str, ...]  # ranks whose memory cannot be told, and why
-
-
-def memory_screen_of(diagnosis: Diagnosis, *, redacted: bool = False) -> MemoryScreen | None:
-    """None where no allocation was recorded. Paths that were redacted are none to type."""
-    memory, several = diagnosis.memory, len(diagnosis.ranks) > 1
-    if memory is None:
+def memory_peak(diagnosis: Diagnosis, memory: JobMemory, *, redacted: bool) -> MemoryPeak | None:
+    """None where nothing is known of any rank. Paths that were redacted are none to type."""
+    several, device = len(diagnosis.ranks) > 1, memory.fullest
+    if device is None:
         return None
-    command = f"redline memory {'PATH' if redacted else _path(diagnosis)} -o memory.html"
-    return MemoryScreen(
-        peak=None if memory.fullest is None else _peak(memory, memory.fullest, command, several=several),
-        growth="" if memory.growing is None else _growth(memory.growing, several=several),
-        left_out=tuple(_left_out(memory)),
-    )
-
-
-def _peak(memory: JobMemory, device: DeviceMemory, command: str, *, several: bool) -> MemoryPeak:
     return MemoryPeak(
         title=_title(device, several=several),
         accounts=tuple(_account_lines(device.peak, len(MemoryAccount))),
@@ -78,11 +60,15 @@ def _peak(memory: JobMemory, device: DeviceMemory, command: str, *, several: boo
         facts=tuple(_facts(memory, device, several=several)),
         causes=tuple(map(cause_line, memory.causes)),
         doubts=tuple(doubts(device)),
-        command=command,
+        command=f"redline memory {'PATH' if redacted else _path(diagnosis)} -o memory.html",
     )
 
 
-def _growth(device: DeviceMemory, *, several: bool) -> str:
+def growth_text(memory: JobMemory, *, several: bool) -> str:
+    """For the verdict: no job is well whose memory grows. "" where it was not seen to."""
+    device = memory.growing
+    if device is None:
+        return ""
     return _("Memory of {place} grows by {size} in every step, most of it at {site} ({code}).").format(
         place=_place(device, several=several),
         size=format_memory(device.growth_bytes_per_step),
@@ -91,7 +77,7 @@ def _growth(device: DeviceMemory, *, several: bool) -> str:
     )
 
 
-def _left_out(memory: JobMemory) -> Iterator[str]:
+def left_out_lines(memory: JobMemory) -> Iterator[str]:
     """Ranks whose memory cannot be told, together where the reason is the same."""
     by_reason: dict[str, list[int]] = {}
     for untold in memory.left_out:

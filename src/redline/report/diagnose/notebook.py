@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from redline.ledger.accounts import COMMUNICATION, COMPUTE, IDLE, Account
-from redline.report.diagnose import account_messages
-from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import findings_title
 from redline.report.diagnose.findings_screen import Card
-from redline.report.diagnose.screen import Screen, WaterfallLine
-from redline.report.document import ReportTable
+from redline.report.diagnose.replay_messages import replay_tables
+from redline.report.diagnose.screen import Screen, screen_of
+from redline.report.document import ReportTable, StackedPart
 from redline.report.language import _
 from redline.report.terminal import visible
 from redline.report.text_parts import clipped, percent, plural
@@ -30,15 +30,15 @@ _COLOURS = {
 _CELL = "padding:1px 8px;border:0;text-align:{align};white-space:nowrap;background:none;color:inherit"
 
 
-def render(screen: Screen, replayed: Iterable[ReportTable] = ()) -> str:
-    """`replayed` are the tables of what-ifs."""
+def render(result: DiagnosedJob) -> str:
+    screen = screen_of(result)
     parts = [
         f"<div style='font-weight:bold'>{_safe(screen.verdict)}</div>",
         *(f"<div>{_safe(text)}</div>" for text in (screen.second, screen.growth) if text),
         f"<div style='opacity:.75'>{_safe(screen.headline)}</div>",
         *_waterfall(screen),
         *_findings(screen.cards, replayed=screen.replayed),
-        *(part for shown in replayed for part in _table(shown)),
+        *(part for shown in replay_tables(result.replayed) for part in _table(shown)),
         *_memory(screen),
         *_notes(screen.unseen),
     ]
@@ -51,16 +51,16 @@ def _safe(text: str) -> str:
 
 
 def _waterfall(screen: Screen) -> Iterator[str]:
-    if not screen.waterfall:
+    whole = screen.waterfall
+    if not whole.bars:
         return
-    yield f"<div style='margin-top:8px'>{_safe(screen.waterfall_title)}</div>"
+    yield f"<div style='margin-top:8px'>{_safe(whole.title)}</div>"
     yield "<table style='border-collapse:collapse;border:0;width:100%;font-size:inherit;margin:4px 0;color:inherit'>"
-    colours = {account_messages.name(account): colour for account, colour in _COLOURS.items()}
-    for line in screen.waterfall:
-        cells = _cells([(line.account, "left"), (f"{line.time} {screen.unit}", "right"), (line.share, "right")])
-        bar = f"<td style='width:100%;border:0;background:none'>{_bar(line, colours[line.account])}</td>"
+    for part in whole.bars:
+        cells = _cells([(part.name, "left"), (part.amount, "right"), (part.share, "right")])
+        bar = f"<td style='width:100%;border:0;background:none'>{_bar(part, _COLOURS[Account(part.code)])}</td>"
         yield f"<tr style='background:none'>{cells}{bar}</tr>"
-    total = _cells([(_("= step"), "left"), (f"{screen.step} {screen.unit}", "right")])
+    total = _cells([(whole.total_name, "left"), (whole.total, "right")])
     yield f"<tr style='background:none;font-weight:bold'>{total}<td></td><td></td></tr></table>"
 
 
@@ -68,7 +68,7 @@ def _cells(cells: Iterable[tuple[str, str]]) -> str:
     return "".join(f"<td style='{_CELL.format(align=align)}'>{_safe(text)}</td>" for text, align in cells)
 
 
-def _bar(line: WaterfallLine, colour: str) -> str:
+def _bar(line: StackedPart, colour: str) -> str:
     start, width = 100 * line.start, max(100 * (line.end - line.start), 0.3)
     return f"<div style='margin-left:{start:.2f}%;width:{width:.2f}%;height:12px;background:{colour}'></div>"
 
@@ -101,7 +101,7 @@ def _table(shown: ReportTable) -> Iterator[str]:
 
 
 def _memory(screen: Screen) -> Iterator[str]:
-    peak = screen.memory.peak if screen.memory is not None else None
+    peak = screen.memory
     if peak is None:
         return
     lines = [
@@ -124,7 +124,7 @@ def _notes(unseen: tuple[str, ...]) -> Iterator[str]:
         )
 
 
-def line_of(result: DiagnoseResult) -> str:
+def line_of(result: DiagnosedJob) -> str:
     """ "<diagnosis of 2 ranks: step 8.605 ms, idle 41.7 %; 3 findings, first RL-D01 with at most 26.7 %>"."""
     listed = result.findings.findings
     first = f", first {listed[0].code} with at most {percent(listed[0].share)}" if listed else ""

@@ -1,15 +1,19 @@
-"""What is said of a replay: forecasts, why there is none, and what the steps are limited by."""
+"""What is said of a replay: forecasts or why there are none, and what-ifs and the critical path as tables."""
+
+from collections.abc import Iterator
 
 from redline.findings.finding import Finding, GainForecast
-from redline.findings.match import COMPUTE
-from redline.findings.replayed import BesidePath, ReplayedJob, ReplayedScenario
-from redline.ledger.accounts import Account
+from redline.findings.replayed import BesidePath, CriticalPathParts, PathPart, ReplayedJob, ReplayedScenario
+from redline.ledger.rank.host_phases import Phase
 from redline.report.diagnose import account_messages
-from redline.report.language import _, marked, translate_rendered
+from redline.report.diagnose.tables import phase_name
+from redline.report.document import ReportTable
+from redline.report.language import _, listed, marked, translate_rendered
 from redline.report.text_parts import clipped, percent
 from redline.units import format_count, format_ns
 
 _NAME_LIMIT = 60  # letters
+_FEW = 5  # operators and ranks, where there is little room
 _SAME = 0.005  # of the step: less apart is shown as one number
 
 REASONS = (
@@ -66,15 +70,12 @@ def is_cut(finding: Finding, forecast: GainForecast) -> bool:
     return bool(finding.step_ns) and (forecast.replayed_ns - forecast.gain_ns) / finding.step_ns > _SAME
 
 
-def account_text(account: str) -> str:
-    """Of a critical path: compute is one account there."""
-    return _("compute") if account == COMPUTE else account_messages.name(Account(account))
-
-
 def limit_text(scenario: ReplayedScenario) -> str:
     if not scenario.limit:
         return "-"
-    return _("{account} {share}").format(account=account_text(scenario.limit), share=percent(scenario.limit_share))
+    return _("{account} {share}").format(
+        account=account_messages.name(scenario.limit), share=percent(scenario.limit_share)
+    )
 
 
 def beside_text(beside: BesidePath) -> str:
@@ -101,3 +102,80 @@ def explained_text(replayed: ReplayedJob) -> str:
         starts=format_count(replayed.starts),
         share=percent(replayed.unexplained_share),
     )
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def replay_tables(replayed: ReplayedJob | None, *, verbose: bool = False) -> Iterator[ReportTable]:
+    """None where nothing was replayed."""
+    if replayed is None:
+        return
+    yield what_if_table(replayed)
+    if replayed.path is not None:
+        yield critical_path_table(replayed.path, verbose=verbose)
+
+
+def what_if_table(replayed: ReplayedJob) -> ReportTable:
+    asked = [*replayed.asked, *([] if replayed.after_first is None else [replayed.after_first])]
+    rows = [row for scenario in asked for row in _rows(scenario, replayed)]
+    if replayed.declined:
+        said = [_("no forecast: {reason}").format(reason=reason_text(replayed.declined))]
+    else:
+        said = [explained_text(replayed)]
+    return ReportTable(
+        title=_("what if"),
+        head=(_("scenario"), _("step"), _("after"), _("gain"), _("then most of the critical path is")),
+        rows=tuple(rows),
+        notes=tuple(said),
+        empty=said[0],
+    )
+
+
+def _rows(scenario: ReplayedScenario, replayed: ReplayedJob) -> Iterator[tuple[str, ...]]:
+    name = clipped(scenario.name, _NAME_LIMIT)
+    if scenario is replayed.after_first:
+        name = _("the first fixes together: {codes}").format(codes=listed(replayed.first_fixes))
+    before = format_ns(round(scenario.step_ns))
+    if scenario.declined and scenario.declined == replayed.declined:  # said once, below
+        yield name, before, "-", "-", "-"
+        return
+    if scenario.declined:
+        yield name, before, "-", "-", _("no forecast: {reason}").format(reason=reason_text(scenario.declined))
+        return
+    yield name, before, format_ns(round(scenario.after_ns)), percent(scenario.gain_share), limit_text(scenario)
+    for rank, rank_before_ns, rank_after_ns in scenario.ranks:
+        gain = (rank_before_ns - rank_after_ns) / rank_before_ns if rank_before_ns else 0.0
+        of_rank = _("rank {rank}").format(rank=rank)
+        yield f"  {of_rank}", format_ns(round(rank_before_ns)), format_ns(round(rank_after_ns)), percent(gain), ""
+
+
+def critical_path_table(path: CriticalPathParts, *, verbose: bool) -> ReportTable:
+    groups = (
+        (_("account"), path.accounts, account_messages.name),
+        (_("phase"), path.phases, part_phase),
+        (_("operator"), path.operators if verbose else path.operators[:_FEW], operator_text),
+        (_("rank"), path.ranks if verbose else path.ranks[:_FEW], str),
+    )
+    return ReportTable(
+        title=_("critical path"),
+        head=(_("of"), _("what"), _("time"), _("share")),
+        rows=tuple((of, named(part.what), *_amounts(part)) for of, parts, named in groups for part in parts),
+        notes=(
+            _("average step; only what lies on this path makes the step longer or shorter"),
+            *map(beside_text, path.beside[:1]),
+        ),
+        empty=_("no steps in the traces"),
+    )
+
+
+def part_phase(name: str) -> str:
+    return phase_name(Phase(name))
+
+
+def operator_text(name: str) -> str:
+    return clipped(name, _NAME_LIMIT)
+
+
+def _amounts(part: PathPart) -> tuple[str, str]:
+    return format_ns(round(part.time_ns)), percent(part.share)

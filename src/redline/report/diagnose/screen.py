@@ -1,8 +1,9 @@
 """The first screen of `diagnose`, as pieces of text that every format arranges in its own way."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from redline.findings.finding import Findings
@@ -16,17 +17,18 @@ from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.host_activity import HOST_ACCOUNTS
 from redline.ledger.rank.kernel_table import KernelRow
 from redline.report.diagnose import account_messages, capture_messages, fact_messages, loss_messages, unseen_messages
-from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.findings_screen import Card, cards_of
 from redline.report.diagnose.tables import shapes_or_kernel
+from redline.report.document import StackedBars, StackedPart
 from redline.report.language import _, sentences
-from redline.report.redaction.redaction_notice import redacted_text
+from redline.report.redaction.redactor import redacted_text
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.text_parts import clipped, percent
 
 if TYPE_CHECKING:
-    from redline.report.diagnose.memory_screen import MemoryScreen
+    from redline.report.diagnose.memory_screen import MemoryPeak
 
 MOST_LOSSES = 2
 _MOST_UNREAD = 4
@@ -34,18 +36,6 @@ _OF_SHORT_KERNELS = (Account.HOST, Account.KERNEL_LOSS, Account.QUEUE)
 
 
 _FAINT = 0.0005  # of the step: less has no bar of its own
-
-
-@dataclass(frozen=True, kw_only=True)
-class WaterfallLine:
-    """One row of the waterfall; positions are shares of the step."""
-
-    of: Account
-    account: str  # its name
-    time: str
-    share: str
-    start: float
-    end: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +48,7 @@ class Screen:
     facts: tuple[tuple[str, str], ...]
     predicted: bool  # nothing of it was measured
     altered: bool  # by a what-if, so that its times are not those of the measurement
-    waterfall_title: str
-    waterfall: tuple[WaterfallLine, ...]
-    rest: str  # which accounts hold nothing, or too little to be seen; "" for none
-    step: str
-    unit: str
+    waterfall: StackedBars  # from the redline to the measured step; `of` says which accounts have no bar
     cards: tuple[Card, ...]
     replayed: bool  # findings are in the order of their forecasts
     explained: bool  # a finding is worth acting on, so that the largest accounts need no words of their own
@@ -71,20 +57,15 @@ class Screen:
     praise: tuple[str, ...]
     remarks: tuple[Card, ...]
     unseen: tuple[str, ...]
-    memory: "MemoryScreen | None"  # None where no allocation was recorded
-
-    @property
-    def growth(self) -> str:
-        """That memory grows with every step, for the verdict; "" where it was not seen to."""
-        return "" if self.memory is None else self.memory.growth
+    memory: "MemoryPeak | None"  # None where no allocation was recorded, or nothing is known of any rank
+    growth: str  # that memory grows with every step, for the verdict; "" where it was not seen to
 
 
-def screen_of(result: DiagnoseResult) -> Screen:
+def screen_of(result: DiagnosedJob) -> Screen:
     diagnosis, outline, findings, captured = result.diagnosis, result.outline, result.findings, result.captured
-    step_ns = sum(bar.time_ns for bar in outline.waterfall)
-    unit, scale, digits = _unit(step_ns)
+    amount = partial(_amount, *_unit(sum(bar.time_ns for bar in outline.waterfall)))
     no_mfu = outline.utilisation is None
-    memory = memory_of(result)
+    memory, left_out = _memory(result)
     return Screen(
         headline=_headline(diagnosis),
         verdict=sentences(
@@ -101,29 +82,23 @@ def screen_of(result: DiagnoseResult) -> Screen:
         ),
         predicted=diagnosis.predicted,
         altered=bool(diagnosis.altered),
-        waterfall_title=fact_messages.waterfall_title(predicted=diagnosis.predicted, altered=bool(diagnosis.altered)),
-        waterfall=tuple(_line(bar, step_ns, scale, digits) for bar in outline.waterfall if bar.share >= _FAINT),
-        rest=account_messages.rest(
-            [bar.account for bar in outline.waterfall if not bar.time_ns],
-            [bar.account for bar in outline.waterfall if bar.time_ns and bar.share < _FAINT],
-        ),
-        step=f"{step_ns / scale:,.{digits}f}",
-        unit=unit,
+        waterfall=_waterfall(diagnosis, outline, amount),
         cards=cards_of(findings.findings),
         replayed=result.replayed is not None and not result.replayed.declined,
         explained=bool(findings.findings) and findings.verdict.worthwhile,
-        host=_heaviest_on_host(diagnosis, outline, findings, (scale, digits, unit)),
-        losses=tuple((_amount(bar, scale, digits, unit), text) for bar, text in _losses(diagnosis, outline)),
+        host=_heaviest_on_host(diagnosis, outline, findings, amount),
+        losses=tuple((_said(bar, amount), text) for bar, text in _losses(diagnosis, outline)),
         praise=tuple(map(sentence, findings.praise)),
         remarks=cards_of(findings.remarks),
         unseen=(
             *(() if captured is None else capture_messages.remarks(captured)),
             *(unseen_messages.unseen(remark, len(diagnosis.ranks), said_above=no_mfu) for remark in outline.unseen),
-            *(() if memory is None else memory.left_out),
+            *left_out,
             *_unread(result.failures),
             *(() if result.removed is None else (redacted_text(result.removed),)),
         ),
         memory=memory,
+        growth=growth_of(diagnosis),
     )
 
 
@@ -136,19 +111,38 @@ def _unit(step_ns: float) -> tuple[str, float, int]:
     return "s", 1e9, 3
 
 
-def _amount(bar: WaterfallBar, scale: float, digits: int, unit: str) -> str:
-    name, time = account_messages.name(bar.account), f"{bar.time_ns / scale:,.{digits}f} {unit}"
+def _amount(unit: str, scale: float, digits: int, time_ns: float) -> str:
+    return f"{time_ns / scale:,.{digits}f} {unit}"
+
+
+def _said(bar: WaterfallBar, amount: Callable[[float], str]) -> str:
+    name, time = account_messages.name(bar.account), amount(bar.time_ns)
     return _("{account}, {time}, {share}").format(account=name, time=time, share=percent(bar.share))
 
 
-def _line(bar: WaterfallBar, step_ns: float, scale: float, digits: int) -> WaterfallLine:
-    return WaterfallLine(
-        of=bar.account,
-        account=account_messages.name(bar.account),
-        time=f"{bar.time_ns / scale:,.{digits}f}",
-        share=percent(bar.share),
-        start=bar.before_ns / step_ns,
-        end=(bar.before_ns + bar.time_ns) / step_ns,
+def _waterfall(diagnosis: Diagnosis, outline: Outline, amount: Callable[[float], str]) -> StackedBars:
+    step_ns = sum(bar.time_ns for bar in outline.waterfall)
+    return StackedBars(
+        title=fact_messages.waterfall_title(predicted=diagnosis.predicted, altered=bool(diagnosis.altered)),
+        bars=tuple(
+            StackedPart(
+                code=bar.account,
+                name=account_messages.name(bar.account),
+                amount=amount(bar.time_ns),
+                share=percent(bar.share),
+                start=bar.before_ns / step_ns,
+                end=(bar.before_ns + bar.time_ns) / step_ns,
+            )
+            for bar in outline.waterfall
+            if bar.share >= _FAINT
+        ),
+        total_name=_("= step"),
+        total=amount(step_ns),
+        of=account_messages.rest(
+            [bar.account for bar in outline.waterfall if not bar.time_ns],
+            [bar.account for bar in outline.waterfall if bar.time_ns and bar.share < _FAINT],
+        ),
+        limit=round(outline.waterfall[0].share, 5) or 1.0,  # where the arithmetic ends
     )
 
 
@@ -214,16 +208,17 @@ def _on_cpu(diagnosis: Diagnosis) -> bool:
     return all(rank.facts.device == "cpu" for rank in diagnosis.ranks)
 
 
-def _heaviest_on_host(diagnosis: Diagnosis, outline: Outline, findings: Findings, unit: tuple[float, int, str]) -> str:
+def _heaviest_on_host(
+    diagnosis: Diagnosis, outline: Outline, findings: Findings, amount: Callable[[float], str]
+) -> str:
     """A smaller cause that has a rule must not hide the function that takes most of the step."""
     bar = next((bar for bar in outline.waterfall if bar.account == Account.HOST and bar.share >= WORTHWHILE), None)
     named = {_function(finding.place) for finding in findings.findings}
     sites = [place.name for place in _largest_on_host(diagnosis) if place.by == "site"]
     if bar is None or not any(_function(site) not in named for site in sites):
         return ""
-    scale, digits, name = unit
     places = loss_messages.where_the_host_was(_largest_on_host(diagnosis))
-    return _("{amount}: {text}").format(amount=_amount(bar, scale, digits, name), text=places)
+    return _("{amount}: {text}").format(amount=_said(bar, amount), text=places)
 
 
 def _function(place: str) -> str:
@@ -291,9 +286,20 @@ def _unread(failures: Sequence[Failure]) -> Iterator[str]:
         yield unseen_messages.more_unread(len(failures) - _MOST_UNREAD)
 
 
-def memory_of(result: DiagnoseResult) -> "MemoryScreen | None":
-    if result.diagnosis.memory is None:
-        return None
-    from redline.report.diagnose.memory_screen import memory_screen_of  # of no use to jobs without memory events
+def _memory(result: DiagnosedJob) -> "tuple[MemoryPeak | None, tuple[str, ...]]":
+    """The peak, and ranks whose memory cannot be told."""
+    diagnosis = result.diagnosis
+    if diagnosis.memory is None:
+        return None, ()
+    from redline.report.diagnose.memory_screen import left_out_lines, memory_peak  # of no use to other jobs
 
-    return memory_screen_of(result.diagnosis, redacted=result.removed is not None)
+    peak = memory_peak(diagnosis, diagnosis.memory, redacted=result.removed is not None)
+    return peak, tuple(left_out_lines(diagnosis.memory))
+
+
+def growth_of(diagnosis: Diagnosis) -> str:
+    if diagnosis.memory is None:
+        return ""
+    from redline.report.diagnose.memory_screen import growth_text
+
+    return growth_text(diagnosis.memory, several=len(diagnosis.ranks) > 1)

@@ -1,29 +1,36 @@
-"""The tables of `diagnose`, as cells: kernels, collectives, ranks, steps, phases, and what the host did."""
+"""The tables of `diagnose`: kernels, collectives, ranks, steps, phases, and what the host did.
+
+A column is declared once. One with a title is shown to people, one with a name is given to programs.
+"""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from statistics import median
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from redline.findings.finding import Findings
+from redline.findings.evidence import Grade
+from redline.findings.finding import Finding, Findings
+from redline.findings.pages import page_of
 from redline.ledger.accounts import ACCOUNTS, COMPUTE, Account, place
 from redline.ledger.job.collective_table import CollectiveRow
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.evidence import StepRow, step_rows
 from redline.ledger.job.lateness import LateRank
-from redline.ledger.job.phase_table import PhaseRow
 from redline.ledger.rank.digest import Digest
-from redline.ledger.rank.host_activity import HOST_ACCOUNTS, HostActivity
+from redline.ledger.rank.host_activity import HOST_ACCOUNTS
+from redline.ledger.rank.host_phases import Phase
 from redline.ledger.rank.kernel_table import KernelRow
+from redline.numerics import Numerics
 from redline.report.diagnose import account_messages, loss_messages
-from redline.report.diagnose import table_messages as say
-from redline.report.diagnose.findings_table import findings_table
-from redline.report.document import ReportTable
-from redline.report.language import _, marked
+from redline.report.diagnose.finding_messages import sentence, speedup_text
+from redline.report.document import ReportColumn, ReportTable, table_of
+from redline.report.language import _, marked, ngettext, spoken
 from redline.report.text_parts import clipped, percent, share
 from redline.units import format_bytes, format_count, format_ns
 
 Row = TypeVar("Row")
+Columns = tuple[ReportColumn, ...]
 
 MOST_ROWS = 16
 _OPERATOR_LIMIT = 40
@@ -37,59 +44,139 @@ _SHORT_HEADS = {
 }
 
 
+def _table(
+    name: str, columns: Columns, rows: Iterable[object], notes: Iterable[str], *, empty: str = ""
+) -> ReportTable:
+    shown = (column for column in columns if column.title)
+    return table_of(shown, rows, title=name, notes=filter(None, notes), empty=empty)
+
+
+def _columns(kind: str, names: str) -> Iterator[ReportColumn]:
+    """For programs alone."""
+    return (ReportColumn(name, kind=kind) for name in names.split())
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+
+def finding_columns(*, replayed: bool = False) -> Columns:
+    """With forecasts where the steps were replayed; a remark claims no time."""
+
+    def claimed(name: str, title: str, show: Callable[[Any], str]) -> ReportColumn:
+        return ReportColumn("", title, lambda finding: show(getattr(finding, name)) if finding.alone_ns else "-", _self)
+
+    return (
+        ReportColumn("code", _("code"), kind="text"),
+        ReportColumn("title", _("title"), read=lambda finding: page_of(finding.code, spoken()).title, kind="text"),
+        *_columns("number", "bound_ns share alone_ns alone_share steady_share speedup forecast_ns"),
+        claimed("bound_ns", _("bound"), lambda bound_ns: format_ns(round(bound_ns))),
+        claimed("share", _("share"), percent),
+        claimed("alone_share", _("alone"), percent),
+        ReportColumn("", _("as fast"), lambda finding: speedup_text(finding) if finding.alone_ns else "-", _self),
+        *((ReportColumn("", _("forecast"), _forecast, _self),) if replayed else ()),
+        ReportColumn("numerics", _("numerics"), numerics_text, kind="code"),
+        ReportColumn("grade", _("grade"), grade_text, kind="code"),
+        ReportColumn("ranks", _("ranks"), format_count, kind="whole"),
+        ReportColumn("evidence", read=lambda finding: " ".join(map(sentence, finding.evidence)), kind="text"),
+    )
+
+
+def _self(row: object) -> object:
+    return row
+
+
+def _forecast(finding: Finding) -> str:
+    return "-" if finding.forecast_ns is None else percent(finding.expected_share)
+
+
+def findings_table(findings: Findings) -> ReportTable:
+    listed = (*findings.findings, *findings.remarks)
+    replayed = any(finding.forecast is not None for finding in listed)
+    notes = (
+        _("bound: share of the average step that no other finding claims, so bounds add up"),
+        _("alone: as the only fix, share of the average step; as fast: at most, for steps of typical length"),
+        _("forecast: as the only fix, by a replay of the steps; never more than alone") if replayed else "",
+    )
+    return _table(_("findings"), finding_columns(replayed=replayed), listed, notes, empty=_("nothing was found"))
+
+
+def numerics_text(numerics: Numerics) -> str:
+    return {
+        Numerics.BITWISE: _("bitwise"),
+        Numerics.REASSOCIATION: _("reassociation"),
+        Numerics.LOWER_PRECISION: _("lower precision"),
+        Numerics.SEMANTICS: _("changes semantics"),
+    }[numerics]
+
+
+def grade_text(grade: Grade) -> str:
+    return {
+        Grade.MEASURED: _("measured"),
+        Grade.DOCUMENTED: _("documented"),
+        Grade.HYPOTHESIS: _("hypothesis"),
+    }[grade]
+
+
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
-_KERNEL_HEAD = (
-    marked("operator"),
-    marked("shapes, or the kernel"),
-    marked("dtype"),
-    marked("calls"),
-    marked("time"),
-    marked("share"),
-    marked("TFLOP/s"),
-    marked("GB/s"),
-    marked("of roof"),
-    marked("limit"),
-)
+REGIME: Mapping[str, str] = {
+    "compute": marked("compute"),
+    "memory": marked("memory"),
+    "neither": marked("neither"),
+    "above roof": marked("above roof"),
+    "unknown": "-",
+}
+
+
+def kernel_columns(total_ns: int = 0) -> Columns:
+    return (
+        ReportColumn("operator", _("operator"), lambda name: clipped(name, _OPERATOR_LIMIT) or "-", kind="text"),
+        *_columns("text", "kernel shapes"),
+        ReportColumn("", _("shapes, or the kernel"), read=lambda row: shapes_or_kernel(row) or "-"),
+        ReportColumn("dtype", _("dtype"), lambda dtype: dtype or "-", kind="text"),
+        ReportColumn("calls", _("calls"), format_count, kind="whole"),
+        ReportColumn("kernels", kind="whole"),
+        ReportColumn("time_ns", _("time"), format_ns, kind="whole"),
+        ReportColumn("bytes", kind="whole"),
+        *_columns("number", "flops math_ns memory_ns"),  # of many ranks, flops are more than 64 bits hold
+        ReportColumn("", _("share"), read=lambda row: share(min(row.time_ns, total_ns), total_ns)),
+        ReportColumn("", _("TFLOP/s"), read=lambda row: _rate(row.flops, 1e12, row)),
+        ReportColumn("", _("GB/s"), read=lambda row: _rate(row.bytes, 1e9, row)),
+        ReportColumn(
+            "share_of_roof", _("of roof"), lambda of_roof: "-" if of_roof is None else percent(of_roof),
+            lambda row: row.share, kind="number",
+        ),
+        ReportColumn("regime", _("limit"), lambda regime: _(REGIME[regime]), kind="code"),
+    )  # fmt: skip
+
+
+def _rate(amount: float, unit: float, row: KernelRow) -> str:
+    """Three digits or a few more, in the unit of the column."""
+    if not amount or not row.time_ns:
+        return "-"
+    value = amount / (row.time_ns / 1e9) / unit
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
 
 
 def kernels(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
-    rows = _first(diagnosis.kernels, verbose)
-    total_ns = sum(rank.facts.kernel_ns for rank in diagnosis.ranks)
-    notes = [_(say.KERNELS_NOTE)]
-    if any(row.regime == "above roof" for row in rows):
-        notes.append(_(say.ABOVE_ROOF_NOTE))
-    cut = _cut(diagnosis, "kernel_rows")
-    if cut:
-        notes.append(say.kernels_cut(cut))
-    return ReportTable(
-        title=_("kernels"),
-        empty=_(say.NO_ROWS["kernels"]),
-        head=tuple(map(_, _KERNEL_HEAD)),
-        rows=tuple(_kernel_row(row, total_ns) for row in rows),
-        notes=(*_omitted(len(diagnosis.kernels) - len(rows), say.rows_left), *notes),
+    rows, cut = _first(diagnosis.kernels, verbose), _cut(diagnosis, "kernel_rows")
+    notes = (
+        _rows_left(len(diagnosis.kernels) - len(rows)),
+        _("all ranks, whole window; share: of the time of all compute kernels"),
+        _("above roof: from cache, or a wrong shape or peak; no share is given")
+        if any(row.regime == "above roof" for row in rows)
+        else "",
+        _some(
+            cut,
+            ngettext(
+                "{count:,} row of kernels did not fit into the digests and is summed up under others",
+                "{count:,} rows of kernels did not fit into the digests and are summed up under others",
+                cut,
+            ),
+        ),
     )
-
-
-def _kernel_row(row: KernelRow, total_ns: int) -> tuple[str, ...]:
-    time_s = row.time_ns / 1e9
-    return (
-        clipped(row.operator, _OPERATOR_LIMIT) or "-",
-        shapes_or_kernel(row) or "-",
-        row.dtype or "-",
-        format_count(row.calls),
-        format_ns(row.time_ns),
-        share(min(row.time_ns, total_ns), total_ns),
-        _short(row.flops / time_s / 1e12) if row.flops and time_s else "-",
-        _short(row.bytes / time_s / 1e9) if row.bytes and time_s else "-",
-        "-" if row.share is None else percent(row.share),
-        say.regime(row.regime),
-    )
-
-
-def _short(value: float) -> str:
-    """Three digits or a few more, in the unit of the column."""
-    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
+    columns = kernel_columns(sum(rank.facts.kernel_ns for rank in diagnosis.ranks))
+    return _table(_("kernels"), columns, rows, notes, empty=_("no compute in the traces"))
 
 
 def shapes_or_kernel(row: KernelRow) -> str:
@@ -115,45 +202,27 @@ def shapes(json: str) -> str:
 
 # --- collectives ------------------------------------------------------------------------------------------------------
 
-_COLLECTIVE_HEAD = (
-    marked("collective"),
-    marked("ranks"),
-    marked("size"),
-    marked("calls"),
-    marked("time"),
-    marked("hidden"),
-    marked("waiting"),
-    marked("algbw"),
-    marked("busbw"),
-)
 
-
-def collectives(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
-    rows = _first(diagnosis.collectives, verbose)
-    notes = [_(say.COLLECTIVES_NOTE)]
-    if any(not row.matched for row in rows) and not diagnosis.predicted:
-        notes.append(_(say.UNMATCHED_NOTE))
-    return ReportTable(
-        title=_("collectives"),
-        empty=_(say.NO_ROWS["collectives"]),
-        head=tuple(map(_, _COLLECTIVE_HEAD)),
-        rows=tuple(map(_collective_row, rows)),
-        notes=(*_omitted(len(diagnosis.collectives) - len(rows), say.rows_left), *notes),
-    )
-
-
-def _collective_row(row: CollectiveRow) -> tuple[str, ...]:
+def collective_columns() -> Columns:
     return (
-        clipped(row.collective, 40),
-        str(row.group_size or "-"),
-        format_bytes(row.payload_bytes) if row.payload_bytes else "-",
-        format_count(row.calls),
-        format_ns(row.residence_ns),
-        percent(row.hidden_share),
-        share(row.wait_ns, row.residence_ns) if row.matched else "-",
-        _gb_per_s(row.algorithm_bytes_per_s),
-        _gb_per_s(row.bus_bytes_per_s),
+        ReportColumn("collective", _("collective"), lambda name: clipped(name, 40), kind="text"),
+        ReportColumn("group_size", _("ranks"), lambda size: str(size or "-"), kind="whole"),
+        ReportColumn("payload_bytes", _("size"), lambda size: format_bytes(size) if size else "-", kind="whole"),
+        ReportColumn("groups", kind="whole"),
+        ReportColumn("calls", _("calls"), format_count, kind="whole"),
+        ReportColumn("residence_ns", _("time"), format_ns, kind="whole"),
+        ReportColumn("", _("hidden"), percent, lambda row: row.hidden_share),
+        *_columns("whole", "hidden_ns exposed_ns wait_ns"),
+        ReportColumn("", _("waiting"), read=_waiting),
+        ReportColumn("matched_calls", read=lambda row: row.matched, kind="whole"),
+        ReportColumn("typical_ns", kind="number"),
+        ReportColumn("algorithm_bytes_per_s", _("algbw"), _gb_per_s, kind="number"),
+        ReportColumn("bus_bytes_per_s", _("busbw"), _gb_per_s, kind="number"),
     )
+
+
+def _waiting(row: CollectiveRow) -> str:
+    return share(row.wait_ns, row.residence_ns) if row.matched else "-"
 
 
 def _gb_per_s(bytes_per_s: float | None) -> str:
@@ -161,41 +230,108 @@ def _gb_per_s(bytes_per_s: float | None) -> str:
     return "-" if bytes_per_s is None else f"{bytes_per_s / 1e9:,.2f} GB/s"
 
 
+def collectives(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
+    rows = _first(diagnosis.collectives, verbose)
+    notes = (
+        _rows_left(len(diagnosis.collectives) - len(rows)),
+        _("all ranks; bandwidths as in nccl-tests, of the median exchange after all ranks arrived"),
+        _("waiting -: the other ranks are not in the traces, so times include waiting and bandwidths are too low")
+        if any(not row.matched for row in rows) and not diagnosis.predicted
+        else "",
+    )
+    return _table(_("collectives"), collective_columns(), rows, notes, empty=_("no communication in the traces"))
+
+
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
-_RANK_HEAD = (
-    marked("rank"),
-    marked("kind"),
-    marked("step"),
-    marked("compute"),
-    marked("transfer"),
-    marked("peer wait"),
-    marked("host"),
-    marked("input"),
-    marked("last at"),
-    marked("caused"),
-)
+
+class RankRow(NamedTuple):
+    digest: Digest
+    kind: int
+    clock_offset_ns: int
+    late: LateRank | None
+
+    def mean_ns(self, *accounts: Account) -> float:
+        """These accounts in the average step."""
+        ledger = self.digest.ledger
+        amounts = ledger.steps.sum(axis=0)
+        return sum(int(amounts[place(account)]) for account in accounts) / max(len(ledger.steps), 1)
+
+
+def rank_rows(diagnosis: Diagnosis) -> list[RankRow]:
+    late = {rank.rank: rank for rank in diagnosis.lateness.ranks} if diagnosis.lateness else {}
+    rows = zip(diagnosis.ranks, diagnosis.kinds, diagnosis.clocks.offset_ns, strict=True)
+    return [RankRow(digest, kind, offset_ns, late.get(digest.origin.rank)) for digest, kind, offset_ns in rows]
+
+
+def rank_columns(*, never_late: str = "") -> Columns:
+    """`never_late` is said of a rank that nobody waited for."""
+
+    def exact(account: Account) -> ReportColumn:
+        return ReportColumn(_amount_name(account), read=lambda row: row.mean_ns(account), kind="number")
+
+    def average(title: str, *accounts: Account) -> ReportColumn:
+        return ReportColumn("", title, lambda mean_ns: format_ns(round(mean_ns)), lambda row: row.mean_ns(*accounts))
+
+    def of_late(title: str, show: Callable[[LateRank], str], otherwise: str) -> ReportColumn:
+        return ReportColumn("", title, lambda late: show(late) if late else otherwise, lambda row: row.late)
+
+    return (
+        ReportColumn("rank", _("rank"), read=lambda row: row.digest.origin.rank, kind="whole"),
+        ReportColumn("kind", _("kind"), kind_letter, kind="whole"),
+        ReportColumn("host", read=lambda row: row.digest.origin.host, kind="text"),
+        ReportColumn("source", read=lambda row: row.digest.origin.source, kind="text"),
+        ReportColumn("device_name", read=lambda row: row.digest.facts.device_name, kind="text"),
+        ReportColumn("machine", read=lambda row: row.digest.facts.machine, kind="text"),
+        ReportColumn("steps", read=lambda row: len(row.digest.ledger.start_ns), kind="whole"),
+        ReportColumn("window_ns", read=lambda row: row.digest.ledger.window_ns, kind="whole"),
+        ReportColumn("clock_offset_ns", kind="whole"),
+        ReportColumn("last_at", read=lambda row: row.late.last if row.late else 0, kind="whole"),
+        ReportColumn("caused_ns", read=lambda row: row.late.caused_ns if row.late else 0, kind="whole"),
+        ReportColumn("step_ns", read=lambda row: row.mean_ns(*Account), kind="number"),
+        *map(exact, ACCOUNTS),
+        average(_("step"), *Account),
+        average(_("compute"), *COMPUTE),
+        average(_("transfer"), Account.TRANSFER),
+        average(_("peer wait"), Account.PEER_WAIT),
+        average(_("host"), Account.HOST),
+        average(_("input"), Account.INPUT),
+        of_late(_("last at"), lambda late: format_count(late.last), never_late),
+        of_late(_("caused"), lambda late: format_ns(late.caused_ns), "-"),
+    )
+
+
+def _amount_name(account: Account) -> str:
+    return f"{account.replace(' ', '_')}_ns"
 
 
 def ranks(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
-    late = {rank.rank: rank for rank in diagnosis.lateness.ranks} if diagnosis.lateness else {}
+    rows = rank_rows(diagnosis)
     usual_ns = _usual_steps_ns(diagnosis)
 
-    def suspicion(index: int) -> tuple[int, float]:
-        rank = diagnosis.ranks[index]
-        late_rank = late.get(rank.origin.rank)
-        slower_ns = _median_step_ns(rank) - usual_ns[diagnosis.kinds[index]]  # than those that do the same work
-        return -late_rank.caused_ns if late_rank else 0, -slower_ns
+    def suspicion(row: RankRow) -> tuple[int, float]:
+        slower_ns = _median_step_ns(row.digest) - usual_ns[row.kind]  # than those that do the same work
+        return -row.late.caused_ns if row.late else 0, -slower_ns
 
-    order = sorted(range(len(diagnosis.ranks)), key=suspicion)
-    chosen = sorted(order) if verbose or len(order) <= MOST_ROWS else order[:MOST_ROWS]
-    return ReportTable(
-        title=_("ranks"),
-        empty="",
-        head=tuple(map(_, _RANK_HEAD)),
-        rows=tuple(_rank_row(diagnosis, index, late) for index in chosen),
-        notes=(*_omitted(len(order) - len(chosen), say.ranks_left), _(say.RANKS_NOTE)),
+    chosen = rows if verbose or len(rows) <= MOST_ROWS else sorted(rows, key=suspicion)[:MOST_ROWS]
+    more = len(rows) - len(chosen)
+    notes = (
+        _some(
+            more,
+            ngettext(
+                "... and {count:,} more rank; shown are those that others waited for longest, then the slowest "
+                "of their kind; -v lists all",
+                "... and {count:,} more ranks; shown are those that others waited for longest, then the slowest "
+                "of their kind; -v lists all",
+                more,
+            ),
+        ),
+        _(
+            "average step of each rank; caused: total time that others waited for it. Compare only ranks of the same "
+            "kind"
+        ),
     )
+    return _table(_("ranks"), rank_columns(never_late="0" if diagnosis.lateness else "-"), chosen, notes)
 
 
 def _usual_steps_ns(diagnosis: Diagnosis) -> dict[int, float]:
@@ -209,29 +345,6 @@ def _usual_steps_ns(diagnosis: Diagnosis) -> dict[int, float]:
 def _median_step_ns(rank: Digest) -> float:
     lengths = (rank.ledger.end_ns - rank.ledger.start_ns).tolist()
     return median(lengths) if lengths else 0.0
-
-
-def _rank_row(diagnosis: Diagnosis, index: int, late: Mapping[int, LateRank]) -> tuple[str, ...]:
-    rank = diagnosis.ranks[index]
-    steps = max(len(rank.ledger.start_ns), 1)
-    amounts = rank.ledger.steps.sum(axis=0)
-
-    def average(*accounts: Account) -> str:
-        return format_ns(round(sum(int(amounts[place(account)]) for account in accounts) / steps))
-
-    late_rank = late.get(rank.origin.rank)
-    return (
-        str(rank.origin.rank),
-        kind_letter(diagnosis.kinds[index]),
-        average(*Account),
-        average(*COMPUTE),
-        average(Account.TRANSFER),
-        average(Account.PEER_WAIT),
-        average(Account.HOST),
-        average(Account.INPUT),
-        format_count(late_rank.last) if late_rank else "0" if diagnosis.lateness else "-",
-        format_ns(late_rank.caused_ns) if late_rank else "-",
-    )
 
 
 def kind_letter(number: int) -> str:
@@ -248,91 +361,132 @@ def kind_letter(number: int) -> str:
 
 
 def steps(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
+    """Each step, the average of the ranks."""
     every = step_rows(diagnosis)
     longest = sorted(every, key=lambda row: -row.mean_ns)[: len(every) if verbose else MOST_ROWS]
-    chosen = sorted(longest, key=lambda row: row.number)
+    more = len(every) - len(longest)
     used = [account for account in ACCOUNTS if any(row.amounts[place(account)] for row in every)]
-    return ReportTable(
-        title=_("steps"),
-        empty=_(say.NO_ROWS["steps"]),
-        head=(_("step"), _("label"), _("length"), *map(_short_head, used)),
-        rows=tuple(_step_row(row, used) for row in chosen),
-        notes=(*_omitted(len(every) - len(chosen), say.steps_left), _(say.STEPS_NOTE)),
+    columns = (
+        ReportColumn("number", _("step")),
+        ReportColumn("label", _("label"), lambda label: clipped(label, 28) or "-"),
+        ReportColumn("mean_ns", _("length"), lambda mean_ns: format_ns(round(mean_ns))),
+        *(ReportColumn("", _short_head(account), read=_percentage(account)) for account in used),
     )
+    notes = (
+        _some(
+            more,
+            ngettext(
+                "... and {count:,} more step; shown are the longest; -v lists all",
+                "... and {count:,} more steps; shown are the longest; -v lists all",
+                more,
+            ),
+        ),
+        _("length: average of the ranks; accounts in percent of the step, over all ranks"),
+    )
+    rows = sorted(longest, key=lambda row: row.number)
+    return _table(_("steps"), columns, rows, notes, empty=_("no steps in the traces"))
 
 
 def _short_head(account: Account) -> str:
     return _(_SHORT_HEADS[account]) if account in _SHORT_HEADS else account_messages.name(account)
 
 
-def _step_row(row: StepRow, used: list[Account]) -> tuple[str, ...]:
-    shares = (f"{100 * row.share(account):.1f}" for account in used)
-    return str(row.number), clipped(row.label, 28) or "-", format_ns(round(row.mean_ns)), *shares
+def _percentage(account: Account) -> Callable[[StepRow], str]:
+    return lambda row: f"{100 * row.share(account):.1f}"
+
+
+def step_columns() -> Columns:
+    """Each step of each rank, as `steps_of_ranks` has it."""
+    kinds = (("rank", "whole"), ("step", "whole"), ("label", "text"), ("phase", "text"), ("start_ns", "whole"))
+    amounts = ((_amount_name(account), "whole") for account in ACCOUNTS)
+    named = (*kinds, ("length_ns", "whole"), *amounts)
+    return tuple(ReportColumn(name, read=itemgetter(number), kind=kind) for number, (name, kind) in enumerate(named))
+
+
+def steps_of_ranks(diagnosis: Diagnosis) -> Iterator[tuple[object, ...]]:
+    for rank in diagnosis.ranks:
+        origin, ledger = rank.origin, rank.ledger
+        times = zip(ledger.start_ns.tolist(), ledger.end_ns.tolist(), ledger.steps.tolist(), strict=True)
+        for number, (start_ns, end_ns, amounts) in enumerate(times):
+            label, phase = (
+                names[number] if number < len(names) else "" for names in (origin.step_labels, origin.phases)
+            )
+            yield origin.rank, number, label, phase, start_ns - rank.window_ns[0], end_ns - start_ns, *amounts
 
 
 # --- host -------------------------------------------------------------------------------------------------------------
 
-_HOST_HEAD = (
-    marked("account"),
-    marked("time"),
-    marked("share"),
-    marked("what"),
-    marked("region"),
-    marked("call site"),
-)
+
+def host_columns(total_ns: int = 0) -> Columns:
+    return (
+        ReportColumn("account", _("account"), account_messages.name, kind="code"),
+        ReportColumn("kind", kind="code"),
+        *_columns("text", "name region site"),
+        ReportColumn("time_ns", _("time"), format_ns, kind="whole"),
+        ReportColumn("times", kind="whole"),
+        ReportColumn("", _("share"), read=lambda row: share(row.time_ns, total_ns)),
+        ReportColumn("", _("what"), read=loss_messages.doing),
+        ReportColumn("", _("region"), read=lambda row: clipped(row.region, 36) or "-"),
+        ReportColumn("", _("call site"), read=lambda row: loss_messages.site(row.site) or "-"),
+    )
 
 
 def host(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
-    rows = _first(diagnosis.doing, verbose)
-    total_ns = sum(rank.ledger.of(account) for rank in diagnosis.ranks for account in HOST_ACCOUNTS)
-    cut = _cut(diagnosis, "doing_rows")
-    return ReportTable(
-        title=_("host"),
-        empty=_(say.NO_ROWS["host"]),
-        head=tuple(map(_, _HOST_HEAD)),
-        rows=tuple(_host_row(row, total_ns) for row in rows),
-        notes=(*_omitted(len(diagnosis.doing) - len(rows), say.rows_left), _(say.HOST_NOTE))
-        + ((say.doing_cut(cut),) if cut else ()),
+    rows, cut = _first(diagnosis.doing, verbose), _cut(diagnosis, "doing_rows")
+    notes = (
+        _rows_left(len(diagnosis.doing) - len(rows)),
+        _("what the host did while the device waited for it: over all ranks and the whole window"),
+        _some(
+            cut,
+            ngettext(
+                "{count:,} row of host activity did not fit into the digests and is summed up under others",
+                "{count:,} rows of host activity did not fit into the digests and are summed up under others",
+                cut,
+            ),
+        ),
     )
-
-
-def _host_row(row: HostActivity, total_ns: int) -> tuple[str, ...]:
-    return (
-        account_messages.name(row.account),
-        format_ns(row.time_ns),
-        share(row.time_ns, total_ns),
-        loss_messages.doing(row),
-        clipped(row.region, 36) or "-",
-        loss_messages.site(row.site) or "-",
-    )
+    columns = host_columns(sum(rank.ledger.of(account) for rank in diagnosis.ranks for account in HOST_ACCOUNTS))
+    nothing = _("the device never waited for the host, or the host was not recorded")
+    return _table(_("host"), columns, rows, notes, empty=nothing)
 
 
 # --- phases -----------------------------------------------------------------------------------------------------------
 
-_PHASE_HEAD = (
-    marked("phase"),
-    marked("time"),
-    marked("share"),
-    marked("device"),
-    marked("host"),
-    marked("waiting"),
-)
+PHASE: Mapping[Phase, str] = {
+    Phase.INPUT: marked("input"),
+    Phase.FORWARD: marked("forward"),
+    Phase.BACKWARD: marked("backward"),
+    Phase.OPTIMIZER: marked("optimizer"),
+    Phase.BETWEEN: marked("between steps"),
+}
 
 
-def phases(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
-    return ReportTable(
-        title=_("phases"),
-        empty=_(say.NO_ROWS["phases"]),
-        head=tuple(map(_, _PHASE_HEAD)),
-        rows=tuple(_phase_row(row) for row in diagnosis.phases if row.time_ns),
-        notes=(_(say.PHASES_NOTE), _(say.PHASE_KINDS_NOTE)),
+def phase_name(phase: Phase) -> str:
+    return _(PHASE[phase])
+
+
+def phase_columns() -> Columns:
+    def part(name: str, title: str) -> ReportColumn:
+        return ReportColumn(name, title, lambda part_ns: format_ns(round(part_ns)) if part_ns else "-", kind="number")
+
+    return (
+        ReportColumn("phase", _("phase"), phase_name, kind="code"),
+        ReportColumn("time_ns", _("time"), lambda time_ns: format_ns(round(time_ns)), kind="number"),
+        ReportColumn("share", _("share"), percent, kind="number"),
+        part("device_ns", _("device")),
+        part("host_ns", _("host")),
+        part("waiting_ns", _("waiting")),
     )
 
 
-def _phase_row(row: PhaseRow) -> tuple[str, ...]:
-    parts = (row.device_ns, row.host_ns, row.waiting_ns)
-    times = (format_ns(round(part)) if part else "-" for part in parts)
-    return say.phase(row.phase), format_ns(round(row.time_ns)), percent(row.share), *times
+def phases(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
+    rows = (row for row in diagnosis.phases if row.time_ns)
+    notes = (
+        _("average step of a rank; work of the device counts in the phase that launched it"),
+        _("host: the device is idle; waiting: for other ranks, loader workers, or queued work"),
+    )
+    nothing = _("the traces do not tell phases of a step apart")
+    return _table(_("phases"), phase_columns(), rows, notes, empty=nothing)
 
 
 # --- all --------------------------------------------------------------------------------------------------------------
@@ -365,5 +519,11 @@ def _cut(diagnosis: Diagnosis, what: str) -> int:
     return sum(rank.left_out.get(what, 0) for rank in diagnosis.ranks)
 
 
-def _omitted(count: int, words: Callable[[int], str]) -> tuple[str, ...]:
-    return (words(count),) if count > 0 else ()
+def _rows_left(count: int) -> str:
+    text = ngettext("... and {count:,} more row; -v lists all", "... and {count:,} more rows; -v lists all", count)
+    return _some(count, text)
+
+
+def _some(count: int, text: str) -> str:
+    """ "" for none."""
+    return text.format(count=count) if count > 0 else ""

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from redline.ledger.accounts import COMMUNICATION, IDLE, Account
-from redline.report.diagnose.diagnose_result import DiagnoseResult
+from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import findings_title
 from redline.report.diagnose.findings_screen import Card
-from redline.report.diagnose.replay_tables import replay_tables
+from redline.report.diagnose.replay_messages import replay_tables
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import tables_of
 from redline.report.display import PLAIN_COLUMNS, Style, columns, most_lines, styled
 from redline.report.document import ReportTable
 from redline.report.language import _, marked, sentences
-from redline.report.serving import text as serving_text
+from redline.report.serving.serving_tables import text_blocks
 from redline.report.terminal import BAR_WIDTH, as_text, bar, fitted, headline, labelled, left, table, width_of, wrapped
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ _LABEL_WIDTH = 10
 _SPARE = (marked("window"), marked("coverage"), marked("device"))  # facts, what says least first
 
 
-def render(result: DiagnoseResult, *, tables: Sequence[str] = (), verbose: bool = False, unicode: bool = True) -> str:
+def render(result: DiagnosedJob, *, tables: Sequence[str] = (), verbose: bool = False, unicode: bool = True) -> str:
     """`tables` are names of tables. Without `unicode` the bars are of plain letters."""
     screen = screen_of(result)
     said = list(_verdict(screen, Style.GOOD if result.findings.verdict.healthy else Style.LIMIT))
     between = [list(_waterfall(screen, unicode=unicode))]
-    between += [] if result.serving is None else serving_text.blocks(result.serving)
+    between += [] if result.serving is None else text_blocks(result.serving)
     after = [list(_unseen(screen))]
     room = most_lines(MOST_LINES) - len(said) - sum(len(block) + 1 for block in (*between, *after) if block) - 1
     facts, findings = _fitting(screen, room, verbose=verbose)
@@ -73,17 +73,18 @@ _BAR_STYLES = {
 
 
 def _waterfall(screen: Screen, *, unicode: bool) -> Iterator[str]:
-    if not screen.waterfall:
+    whole = screen.waterfall
+    if not whole.bars:
         return
-    yield screen.waterfall_title
-    rows = [(line.account, line.time, line.share, line) for line in screen.waterfall]
-    widths = [max(len(screen.step), *(len(row[1]) for row in rows)), max(len(row[2]) for row in rows)]
+    yield whole.title
+    widest = max(map(len, (whole.total, *(part.amount for part in whole.bars))))
+    shares = max(len(part.share) for part in whole.bars)
     bar_width = BAR_WIDTH + columns() - PLAIN_COLUMNS
-    for account, time, share, line in rows:
-        drawn = styled(bar(line.start, line.end, unicode=unicode, width=bar_width), _BAR_STYLES[line.of])
-        yield f"  {left(account, 15)}  {time:>{widths[0]}} {screen.unit}  {share:>{widths[1]}}  {drawn}".rstrip()
-    end = "  " + left(_("= step"), 15) + f"  {screen.step:>{widths[0]}} {screen.unit}"
-    yield from wrapped(screen.rest, columns(), f"{end}  ") if screen.rest else [end]
+    for part in whole.bars:
+        drawn = styled(bar(part.start, part.end, unicode=unicode, width=bar_width), _BAR_STYLES[Account(part.code)])
+        yield f"  {left(part.name, 15)}  {part.amount:>{widest}}  {part.share:>{shares}}  {drawn}".rstrip()
+    end = f"  {left(whole.total_name, 15)}  {whole.total:>{widest}}"
+    yield from wrapped(whole.of, columns(), f"{end}  ") if whole.of else [end]
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ def _losses(screen: Screen) -> Iterator[str]:
 
 def _memory(screen: Screen, *, verbose: bool) -> Iterator[str]:
     """Below the screen of time, and no more than a part of another."""
-    peak = screen.memory.peak if screen.memory is not None else None
+    peak = screen.memory
     if peak is None:
         return
     above = [peak.title, *_account_lines(peak.accounts if verbose else peak.few_accounts)]

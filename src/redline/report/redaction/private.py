@@ -1,4 +1,4 @@
-"""What in a text tells a secret, or who ran a job and where: known shapes, and words that look drawn by lot.
+"""What in a text tells a secret, or who ran a job and where: known shapes, paths, and words that look drawn by lot.
 
 Kernel names must stay readable, so a word counts as drawn by lot only if it mixes capitals, small letters and digits
 in one run without separators. A secret of hexadecimal digits alone is not told from a checksum.
@@ -6,7 +6,7 @@ in one run without separators. A secret of hexadecimal digits alone is not told 
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from ipaddress import ip_address
 from math import log2
@@ -90,6 +90,46 @@ def _is_address(text: str) -> bool:
         return str(ip_address(text)) not in _OF_NOBODY
     except ValueError:
         return False
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+_PART = r"[^\s/\\:;,\"'<>|*?()\[\]{}=&]+"
+_ABSOLUTE = re.compile(
+    rf"""
+    ^(?:/|~[\w.-]*/|[A-Za-z]:[\\/]|\\\\)[^\n]*?\.pyx?(?=\(\d+\))      # a call as the profiler names it, blanks and all
+    | \b(?:s3a?|gc?s|az|abfss?|wasbs?|(?:web)?hdfs|memory|file|ssh|sftp|nfs|oss|obs|dbfs):///?{_PART}(?:[/\\:]{_PART})*[/\\]?
+    | (?<![\w.~<>/\\)\]-])(?:~[\w.-]*)?/(?!/){_PART}(?:/{_PART})+/?
+    | (?<![\w.~<>/\\)\]-])~[\w.-]*/{_PART}/?
+    | (?<![A-Za-z0-9])[A-Za-z]:[\\/](?:{_PART}[\\/])*{_PART}
+    | (?<![\w\\])\\\\{_PART}\\(?:{_PART}\\)*{_PART}
+    """,
+    re.VERBOSE,
+)
+_IN_PACKAGES = re.compile(r"^.*/(?:site-packages|dist-packages)/(?=[^/])")
+_IN_PYTHON = re.compile(r"^.*/lib(?:64)?/python3(?:\.\d+)?/(?=[^/])")
+_HOME = re.compile(r"(?:^|[\s/\\])(?:home|[Uu]sers)[/\\]([^\s/\\:<>()\"']+)")
+
+
+def without_paths(text: str, mark: Mark) -> str:
+    """Paths of packages stay readable without where they are installed, of others only the name of the file."""
+    return _ABSOLUTE.sub(lambda match: _shortened(match[0], mark), text)
+
+
+def _shortened(path: str, mark: Mark) -> str:
+    plain = path.replace("\\", "/")
+    for installed in (_IN_PACKAGES, _IN_PYTHON):
+        inside = installed.sub("", plain)
+        if inside != plain:
+            mark(Private.FOLDER, plain.removesuffix(inside))
+            return inside
+    folder, _, name = plain.rpartition("/")
+    return f"{mark(Private.FOLDER, folder)}/{name}"
+
+
+def owners(text: str) -> Iterator[str]:
+    """Whose home folders a text names."""
+    return (match[1] for match in _HOME.finditer(text))
 
 
 # --- words drawn by lot -----------------------------------------------------------------------------------------------

@@ -6,18 +6,31 @@ Everything that is text is looked at, wherever it stands in a result: what is ad
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from fractions import Fraction
+from functools import cache
 from hashlib import blake2b
-from typing import TypeVar
+from pathlib import PurePath
+from typing import Any, TypeVar, cast
+
+import numpy as np
 
 from redline.errors import RedlineError
 from redline.job.read_failures import Failure
 from redline.ledger.rank.digest import DigestOrigin
-from redline.report.redaction.every_text import OfField, with_every_text
-from redline.report.redaction.paths import owners, without_paths
-from redline.report.redaction.private import MARK, Private, without_people_and_machines, without_secrets
+from redline.ledger.rank.packing import PackedRows
+from redline.report.language import _, ngettext
+from redline.report.redaction.private import (
+    MARK,
+    Private,
+    owners,
+    without_paths,
+    without_people_and_machines,
+    without_secrets,
+)  # fmt: skip
 from redline.timeline.timeline import Metadata, Source, Timeline
 
 Value = TypeVar("Value")
@@ -26,25 +39,14 @@ _ENDINGS = re.compile(r"(?:\.(?:pt|trace|json|gz|zst|tmp|tar|tgz|zip|digest))+$"
 _MOST_PASSES = 20  # over a text: what stood beside something private may look private without it
 _SHORTEST = 3  # letters of the name of a host or user that is looked for in other texts
 _COMMON = frozenset(
-    {"address", "admin", "app", "aten", "autograd", "conda", "cpu", "cuda", "cudnn", "data", "dev", "docker", "e-mail"}
-    | {
-        "engine",
-        "file",
-        "folder",
-        "gloo",
-        "gpu",
-        "home",
-        "host",
-        "input",
-        "job",
-        "kernel",
-        "local",
-        "localhost",
-        "main",
+    {
+        "address", "admin", "app", "aten", "autograd", "conda", "cpu", "cuda", "cudnn", "data", "dev", "docker",
+        "e-mail", "engine", "file", "folder", "gloo", "gpu", "home", "host", "input", "job", "kernel", "local",
+        "localhost", "main", "memory", "model", "nccl", "node", "python", "rank", "root", "run", "runner", "secret",
+        "shared", "step", "sync", "test", "torch", "train", "trainer", "triton", "ubuntu", "user", "users", "void",
+        "work", "worker", "workspace",
     }
-    | {"memory", "model", "nccl", "node", "python", "rank", "root", "run", "runner", "secret", "shared", "step", "sync"}
-    | {"test", "torch", "train", "trainer", "triton", "ubuntu", "user", "users", "void", "work", "worker", "workspace"}
-)
+)  # fmt: skip
 """Names of hosts and users that are words of every trace: they tell nothing, and taking them out would spoil names."""
 
 
@@ -72,7 +74,7 @@ class Redactor:
     def removed(self) -> tuple[Removed, ...]:
         """By kind, in the order of kinds."""
         by_kind: dict[Private, list[str]] = {}
-        for (kind, _), mark in self._marks.items():
+        for (kind, _text), mark in self._marks.items():
             by_kind.setdefault(kind, []).append(mark)
         return tuple(
             Removed(kind=kind, count=len(by_kind[kind]), example=by_kind[kind][0])
@@ -196,3 +198,103 @@ class Redactor:
 
     def _marked_name(self, match: re.Match[str]) -> str:
         return self.mark(*self._named[match[0].lower()])
+
+
+# --- every text of a value --------------------------------------------------------------------------------------------
+
+OfText = Callable[[str], str]
+OfField = Mapping[tuple[type, str], Callable[[Any], Any]]
+"""By record and field, what is to stand there; it is given the record."""
+
+_NUMBERS = (int, float, bool, "int", "float", "bool")
+
+
+def with_every_text(value: Value, of_text: OfText, of_field: OfField) -> Value:
+    """Put another text in place of each one in a value, however deep it stands; numbers and enums stay as they are.
+
+    The value itself where nothing changes. Raises TypeError where it is not known what texts something has.
+    """
+    return cast(Value, _Walk(of_text, of_field).over(value))
+
+
+class _Walk:
+    def __init__(self, of_text: OfText, of_field: OfField) -> None:
+        self._of_text = of_text
+        self._of_field = of_field
+
+    def over(self, value: Any) -> Any:
+        kind = value.__class__
+        if kind is str:
+            return self._of_text(value)
+        if kind is tuple or kind is list or kind is PackedRows:
+            return self._sequence(value)
+        if _is_record(kind):
+            return self._record(value, kind)
+        if isinstance(value, Mapping):
+            return self._mapping(value)
+        if isinstance(value, PurePath):
+            return kind(self._of_text(str(value)))
+        return _without_text(value)
+
+    def _sequence(self, value: Any) -> Any:
+        items = list(value)
+        changed = [self.over(item) for item in items]
+        if all(a is b for a, b in zip(items, changed, strict=True)):
+            return value
+        return changed if isinstance(value, list) else tuple(changed)
+
+    def _mapping(self, value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        items = [(self.over(key), self.over(member)) for key, member in value.items()]
+        is_same = all(k is a and v is b for (k, v), (a, b) in zip(value.items(), items, strict=True))
+        return value if is_same else dict(items)
+
+    def _record(self, record: Any, kind: type) -> Any:
+        changed = {}
+        for name in _text_fields(kind):
+            old = getattr(record, name)
+            special = self._of_field.get((kind, name))
+            new = special(record) if special is not None else self.over(old)
+            if new is not old:
+                changed[name] = new
+        return replace(record, **changed) if changed else record
+
+
+@cache
+def _is_record(kind: type) -> bool:
+    return is_dataclass(kind)
+
+
+@cache
+def _text_fields(record: type) -> tuple[str, ...]:
+    """Those that may hold a text."""
+    return tuple(field.name for field in fields(record) if field.type not in _NUMBERS)
+
+
+def _without_text(value: Any) -> Any:
+    if value is None or isinstance(value, int | float | Fraction | bytes | Enum | np.number | np.bool_):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return value
+    raise TypeError(f"which texts are in a {type(value).__name__} is not known")
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def redacted_text(removed: Sequence[Removed]) -> str:
+    """ "redacted: 2 hosts, 14 folders, 1 secret"."""
+    parts = [f"{kind_removed.count:,} {_kind(kind_removed)}" for kind_removed in removed]
+    return _("redacted: {what}").format(what=", ".join(parts) or _("nothing: no text looked private"))
+
+
+def _kind(removed: Removed) -> str:
+    count = removed.count
+    return {
+        Private.HOST: ngettext("host", "hosts", count),
+        Private.USER: ngettext("user", "users", count),
+        Private.FOLDER: ngettext("folder", "folders", count),
+        Private.FILE: ngettext("name of a trace", "names of traces", count),
+        Private.E_MAIL: ngettext("e-mail address", "e-mail addresses", count),
+        Private.ADDRESS: ngettext("network address", "network addresses", count),
+        Private.SECRET: ngettext("secret", "secrets", count),
+    }[removed.kind]

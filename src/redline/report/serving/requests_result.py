@@ -3,19 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.artifacts import Envelope
-from redline.report.data import json_text
+from redline.report.data import enveloped, json_text
 from redline.report.diagnose.md import request_blocks
 from redline.report.language import _, speaking
 from redline.report.serving.json import record_of
-from redline.report.serving.serving_tables import verdict_text
-from redline.report.serving.text import blocks
+from redline.report.serving.serving_tables import text_blocks, verdict_text
 from redline.report.terminal import as_text, labelled
 from redline.serving.diagnose_serving import ServingDiagnosis
 
 KIND = "requests"
 FORMS = ("text", "md", "json")
-_SCHEMA_VERSION = 1
 _LABEL_WIDTH = 10
 
 
@@ -30,12 +27,11 @@ class RequestsResult:
         """One of FORMS."""
         if form == "json":
             with speaking("en"):
-                envelope = Envelope(kind=KIND, schema_version=_SCHEMA_VERSION, made_by="redline diagnose")
-                return json_text({**envelope.to_dict(), "serving": record_of(self.serving)})
+                return json_text(enveloped(KIND, 1, "redline diagnose", {"serving": record_of(self.serving)}))
         if form == "md":
             return as_text([[f"## {self.folder.name}"], [verdict_text(self.serving)], *request_blocks(self.serving)])
         verdict = list(labelled(_("verdict"), verdict_text(self.serving), _LABEL_WIDTH))
         unseen = list(
             labelled(_("not seen"), _("No step was captured, so what the model does is not known."), _LABEL_WIDTH)
         )
-        return as_text([verdict, *blocks(self.serving), unseen])
+        return as_text([verdict, *text_blocks(self.serving), unseen])

@@ -1,11 +1,13 @@
-"""Tables and lines about a serving engine: how long requests take and what they wait for, and where its time goes."""
+"""What is known of a serving engine, in words: how long requests take, what they wait for, where its own time goes."""
 
 from collections.abc import Iterable, Iterator
 
+from redline.report.display import columns
 from redline.report.document import ReportTable
 from redline.report.language import _, sentences
 from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, STEP_ACCOUNT_NAMES, latency_name
 from redline.report.serving.cause_messages import cause_text, share_text
+from redline.report.terminal import labelled, table, wrapped
 from redline.report.text_parts import percent
 from redline.serving.diagnose_serving import ServingDiagnosis
 from redline.serving.latencies import PERCENTILES, SLOWEST, Latency, LatencySplit, slowest
@@ -15,6 +17,8 @@ from redline.units import format_ns
 
 _MOST_ACCOUNTS = 4  # of a latency
 _FAINT = 0.005
+_LABEL_WIDTH = 10
+_INDENT = "     "
 
 
 def latency_table(serving: ServingDiagnosis) -> ReportTable:
@@ -26,7 +30,7 @@ def latency_table(serving: ServingDiagnosis) -> ReportTable:
             cells = [format_ns(round(splits[one].value_ns)) for one in PERCENTILES]
             rows.append((latency_name(latency), *cells, waited_for(splits[SLOWEST])))
     head = (_("latency"), *(f"p{one}" for one in PERCENTILES), _("what the slowest waited for"))
-    return ReportTable(title=requests_line(serving), head=head, rows=tuple(rows), notes=(), empty="")
+    return ReportTable(title=requests_line(serving), head=head, rows=tuple(rows))
 
 
 def waited_for(split: LatencySplit) -> str:
@@ -115,3 +119,25 @@ def requests_line(serving: ServingDiagnosis) -> str:
     if serving.dropped_lines:
         beside.append(_("{count:,} lines of the log could not be read").format(count=serving.dropped_lines))
     return "; ".join([line, *beside])
+
+
+# --- for a terminal ---------------------------------------------------------------------------------------------------
+
+
+def text_blocks(serving: ServingDiagnosis) -> list[list[str]]:
+    shown = latency_table(serving)
+    latencies = [shown.title, *(f"  {line}".rstrip() for line in table(shown.head, shown.rows))]
+    lines = {_("engine"): engine_line(serving), _("metrics"): metrics_line(serving)}
+    told = [line for label, text in lines.items() if text for line in labelled(label, text, _LABEL_WIDTH)]
+    return [[*latencies, *told], list(_causes(serving))]
+
+
+def _causes(serving: ServingDiagnosis) -> Iterator[str]:
+    if not serving.causes:
+        yield _("No rule names a cause for what requests wait for.")
+        return
+    yield _("why requests wait, what costs the slowest most first")
+    for number, (title, evidence, fix) in enumerate(cause_lines(serving), start=1):
+        yield from wrapped(f"{title}.", columns(), f"  {number}. ", _INDENT)
+        yield from wrapped(evidence, columns(), _INDENT, _INDENT)
+        yield from wrapped(_("Fix: {fix}").format(fix=fix), columns(), _INDENT, _INDENT)

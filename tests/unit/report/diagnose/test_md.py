@@ -33,9 +33,9 @@ def test_it_says_all_that_the_screen_says(job: DiagnoseResult) -> None:
     said = [screen.headline, *(text for _, text in screen.facts), *(text for _, text in screen.losses), *screen.unseen]
     for sentence in said:
         assert escaped(sentence) in text
-    for line in screen.waterfall:
-        assert f"| {line.account} | {line.time} {screen.unit} | {line.share} |" in text
-    assert f"**{screen.step} {screen.unit}**" in text
+    for part in screen.waterfall.bars:
+        assert f"| {part.name} | {part.amount} | {part.share} |" in text
+    assert f"**{screen.waterfall.total}**" in text
 
 
 def test_every_table_has_the_rows_of_the_text(job: DiagnoseResult) -> None:

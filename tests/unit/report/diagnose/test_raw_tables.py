@@ -16,9 +16,8 @@ import redline
 from redline.errors import UsageError
 from redline.ledger.accounts import ACCOUNTS
 from redline.report.data import harmless
-from redline.report.diagnose import csv as diagnose_csv
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.report.diagnose.raw_tables import COLUMNS, RawTable, raw_table
+from redline.report.diagnose.raw_tables import COLUMNS, csv_of, raw_rows
 from tests.support.docs import DOCS, rows_of, section
 from tests.support.made_findings import findings
 from tests.support.traces.synthetic import JobSpec, Straggler, write_job
@@ -33,13 +32,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> DiagnoseResult:
     return replace(redline.diagnose([folder]), findings=findings(2))
 
 
-def table(name: str, found: DiagnoseResult) -> RawTable:
-    return raw_table(name, found)
-
-
 def rows(name: str, found: DiagnoseResult) -> list[Mapping[str, Any]]:
-    shown = table(name, found)
-    return [dict(zip((column.name for column in shown.columns), row, strict=True)) for row in shown.rows]
+    return [dict(zip((column.name for column in COLUMNS[name]), row, strict=True)) for row in raw_rows(name, found)]
 
 
 def named(found: DiagnoseResult, name: str) -> DiagnoseResult:
@@ -95,12 +89,12 @@ def test_the_waterfall_has_every_account(found: DiagnoseResult) -> None:
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_cells_are_of_their_columns_kind(name: str, found: DiagnoseResult) -> None:
-    kinds: dict[str, tuple[type, ...]] = {"text": (str,), "whole": (int,), "number": (float, type(None))}
-    shown = table(name, found)
-    assert shown.rows
-    for row in shown.rows:
-        for cell, column in zip(row, shown.columns, strict=True):
-            assert type(cell) in kinds[column.kind], column.name
+    kinds: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (float, type(None))}
+    shown = raw_rows(name, found)
+    assert shown
+    for row in shown:
+        for cell, column in zip(row, COLUMNS[name], strict=True):
+            assert type(cell) in kinds.get(column.kind, (str,)), column.name
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -110,9 +104,7 @@ def test_the_page_has_every_column(name: str) -> None:
 
 def test_the_page_has_every_argument_and_every_attribute() -> None:
     arguments = list(inspect.signature(redline.diagnose).parameters)
-    own = [
-        name for name in vars(DiagnoseResult) if not name.startswith("_") and callable(getattr(DiagnoseResult, name))
-    ]
+    own = [name for name in dir(DiagnoseResult) if not name.startswith("_") and callable(getattr(DiagnoseResult, name))]
     attributes = [*(one.name for one in fields(DiagnoseResult)), *own]
     documented = [row[0] for row in rows_of(section(PAGE, "redline.diagnose"))]
     named = [re.sub(r"\(.*\)", "", name.strip("`")) for name in documented]
@@ -151,25 +143,25 @@ HOSTILE = {
 @pytest.mark.parametrize(("name", "expected"), HOSTILE.items())
 def test_texts_are_no_formulas(name: str, expected: str, found: DiagnoseResult) -> None:
     assert harmless(name) == expected
-    first = read_csv(diagnose_csv.render(table("kernels", named(found, name))))[0]
+    first = read_csv(csv_of("kernels", named(found, name)))[0]
     assert (first["operator"], first["kernel"]) == (expected, expected)
 
 
 def test_numbers_stay_numbers(found: DiagnoseResult) -> None:
     behind = replace(found.diagnosis.clocks, offset_ns=(-5, 7))
     moved = replace(found, diagnosis=replace(found.diagnosis, clocks=behind))
-    first, second = read_csv(diagnose_csv.render(table("ranks", moved)))
+    first, second = read_csv(csv_of("ranks", moved))
     assert (first["clock_offset_ns"], second["clock_offset_ns"]) == ("-5", "7")
 
 
 def test_what_is_not_known_is_empty(found: DiagnoseResult) -> None:
-    cells = [one["share_of_roof"] for one in read_csv(diagnose_csv.render(table("kernels", found)))]
+    cells = [one["share_of_roof"] for one in read_csv(csv_of("kernels", found))]
     assert "" in cells
     assert any(float(cell) > 0 for cell in cells if cell)
 
 
 def test_the_head_names_units(found: DiagnoseResult) -> None:
-    head = diagnose_csv.render(table("kernels", found)).splitlines()[0]
+    head = csv_of("kernels", found).splitlines()[0]
     assert (
         head == "operator,kernel,shapes,dtype,calls,kernels,time_ns,bytes,flops,math_ns,memory_ns,share_of_roof,regime"
     )
@@ -183,9 +175,9 @@ def test_frames(name: str, found: DiagnoseResult) -> None:
     pytest.importorskip("pandas")
     frame = found.frame(name)
     assert list(frame.columns) == [column.name for column in COLUMNS[name]]
-    assert len(frame) == len(table(name, found).rows)
-    types = {"text": "object", "whole": "int64", "number": "float64"}
-    assert [str(one) for one in frame.dtypes] == [types[column.kind] for column in COLUMNS[name]]
+    assert len(frame) == len(raw_rows(name, found))
+    types = {"whole": "int64", "number": "float64"}
+    assert [str(one) for one in frame.dtypes] == [types.get(column.kind, "object") for column in COLUMNS[name]]
 
 
 def test_an_empty_frame_has_its_columns(found: DiagnoseResult) -> None:
@@ -220,4 +212,4 @@ def test_without_pandas_it_is_said_how_to_get_it(found: DiagnoseResult, monkeypa
 def test_only_one_module_knows_pandas() -> None:
     sources = Path(redline.__file__).parent.rglob("*.py")
     importing = {path.name for path in sources if "import pandas" in path.read_text()}
-    assert importing == {"frames.py", "diagnose_result.py"}  # the latter for type checkers only
+    assert importing == {"raw_tables.py", "diagnose_result.py"}  # the latter for type checkers only

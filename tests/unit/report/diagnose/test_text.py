@@ -160,7 +160,7 @@ def test_the_screen_shows_the_hfu_only_where_work_was_done_again(tmp_path: Path)
 def test_the_bars_of_the_waterfall_follow_each_other(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
     lines = block(shown(found), "average step of a rank, from the redline (math) up to the measured time")
-    bars = screen_of(found).waterfall
+    bars = screen_of(found).waterfall.bars
     assert lines[len(bars)].split()[:4] == ["=", "step", "1.000", "ms"]
     assert bars[0].start == 0
     assert bars[-1].end == pytest.approx(1)
@@ -170,9 +170,9 @@ def test_the_bars_of_the_waterfall_follow_each_other(tmp_path: Path) -> None:
 
 def test_every_account_is_in_the_waterfall_or_said_to_be_empty(tmp_path: Path) -> None:
     found = of(tmp_path, trace())
-    screen = screen_of(found)
-    drawn = [one.account for one in screen.waterfall]
-    others = re.sub("nothing in |below 0.05 % in ", "", screen.rest).replace("; ", ", ").split(", ")
+    waterfall = screen_of(found).waterfall
+    drawn = [part.name for part in waterfall.bars]
+    others = re.sub("nothing in |below 0.05 % in ", "", waterfall.of).replace("; ", ", ").split(", ")
     assert sorted([*drawn, *others]) == sorted(map(str, ACCOUNTS))
 
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from redline.ledger.accounts import ACCOUNTS
+from redline.report.diagnose import account_messages
 from redline.report.html import frame
-from redline.report.html.diagnose import account_names
 
 STYLE = (Path(frame.__file__).with_name("style.css")).read_text()
 APART = 8.0  # in OKLab times 100: two colours side by side differ clearly
@@ -67,7 +67,7 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("eyes", EYES)
 def test_accounts_are_told_apart(theme: str, eyes: str) -> None:
     known = colours(theme)
-    seen = {account: perceived(known[f"a-{account_names.code(account)}"], EYES[eyes]) for account in ACCOUNTS}
+    seen = {account: perceived(known[f"a-{account_messages.colour(account)}"], EYES[eyes]) for account in ACCOUNTS}
     for one, two in combinations(ACCOUNTS, 2):
         assert np.linalg.norm(seen[one] - seen[two]) >= APART, (one, two)
 
@@ -76,7 +76,7 @@ def test_accounts_are_told_apart(theme: str, eyes: str) -> None:
 def test_accounts_are_seen_on_the_page(theme: str) -> None:
     known = colours(theme)
     for account in ACCOUNTS:
-        one, two = sorted([luminance(known[f"a-{account_names.code(account)}"]), luminance(known["panel"])])
+        one, two = sorted([luminance(known[f"a-{account_messages.colour(account)}"]), luminance(known["panel"])])
         assert (two + 0.05) / (one + 0.05) >= SEEN, account
 
 

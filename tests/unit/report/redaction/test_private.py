@@ -6,8 +6,14 @@ from time import process_time
 
 import pytest
 
-from redline.report.redaction.paths import owners, without_paths
-from redline.report.redaction.private import Private, is_drawn_by_lot, without_people_and_machines, without_secrets
+from redline.report.redaction.private import (
+    Private,
+    is_drawn_by_lot,
+    owners,
+    without_paths,
+    without_people_and_machines,
+    without_secrets,
+)  # fmt: skip
 
 
 def mark(kind: Private, _: str) -> str:

@@ -18,8 +18,7 @@ from redline.job.read_failures import Failure
 from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.redaction.private import MARK, Private
-from redline.report.redaction.redaction_notice import redacted_text
-from redline.report.redaction.redactor import Redactor, Removed
+from redline.report.redaction.redactor import Redactor, Removed, redacted_text
 from tests.support.traces.synthetic import JobSpec, write_job
 
 

@@ -1,17 +1,15 @@
 """Findings as the page shows them: what it is worth, the evidence, the fix, and all that its page says besides."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-
-from markupsafe import Markup
+from typing import Any
 
 from redline.findings.evidence import Grade
 from redline.findings.finding import ClaimedTime, Finding
 from redline.findings.pages import SECTIONS
+from redline.report.diagnose import account_messages
 from redline.report.diagnose.finding_messages import as_fast_text, speedup_text
 from redline.report.diagnose.findings_screen import Card, card_of
-from redline.report.diagnose.findings_table import grade_text, numerics_text
-from redline.report.html.diagnose import account_names
+from redline.report.diagnose.tables import grade_text, numerics_text
 from redline.report.html.prose import prose
 from redline.report.language import _, spoken
 from redline.report.text_parts import percent
@@ -23,75 +21,43 @@ _MOST_PLACES = 3
 _MORE = ("cause", "thorough_fix", "bound", "numerics", "ignore", "fooled", "sources")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Segment:
-    """A part of a bar that is as wide as the step."""
-
-    code: str
-    name: str
-    percent: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageCard:
-    """One finding, or one remark."""
-
-    code: str
-    title: str
-    share: str  # of the step, that findings are ordered by: what it gains as the only fix; "" for a remark
-    gains: bool  # whether that is more than nothing
-    times: str  # at most so many times as fast; "" where that is hardly more than 1
-    as_fast: str  # the same in words
-    bound: str  # all of this as a sentence
-    forecast: str  # of a replay; "" where there was none
-    segments: tuple[Segment, ...]
-    evidence: tuple[str, ...]
-    fix_here: str
-    fix: Markup
-    numerics: str
-    numerics_class: str
-    grade: str
-    is_hypothesis: bool
-    ranks: str
-    places: tuple[str, ...]
-    parts: tuple[tuple[str, Markup], ...]  # heading and text
-
-
-def page_cards(findings: Sequence[Finding], ranks: int, codes: Collection[str]) -> tuple[PageCard, ...]:
+def page_cards(findings: Sequence[Finding], ranks: int, codes: Collection[str]) -> list[dict[str, Any]]:
     """For a job of so many ranks, in a report of these findings."""
-    return tuple(_page_card(finding, card_of(finding), ranks, codes) for finding in findings)
+    return [_page_card(finding, card_of(finding), ranks, codes) for finding in findings]
 
 
-def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str]) -> PageCard:
+def _page_card(finding: Finding, card: Card, ranks: int, codes: Collection[str]) -> dict[str, Any]:
     claims = bool(finding.alone_ns)
-    return PageCard(
-        code=finding.code,
-        title=card.title,
-        share=percent(finding.expected_share) if claims else "",
-        gains=finding.expected_share >= _LEAST_SHOWN,
-        times=speedup_text(finding) if claims and finding.speedup > _WORTH_SAYING else "",
-        as_fast=as_fast_text(finding),
-        bound=card.gain,
-        forecast=card.forecast,
-        segments=tuple(_segments(finding)),
-        evidence=card.evidence,
-        fix_here=card.fix_here,
-        fix=prose(card.page.smallest_fix, codes),
-        numerics=numerics_text(finding.numerics),
-        numerics_class=account_names.code(finding.numerics),
-        grade=grade_text(finding.grade),
-        is_hypothesis=finding.grade == Grade.HYPOTHESIS,
-        ranks=_on_ranks(finding.ranks, ranks),
-        places=tuple(map(_place, finding.places[:_MOST_PLACES])),
-        parts=tuple((heading(part), prose(getattr(card.page, part), codes)) for part in _MORE),
-    )
+    return {
+        "code": finding.code,
+        "title": card.title,
+        "share": percent(finding.expected_share) if claims else "",  # of the step, what findings are ordered by
+        "gains": finding.expected_share >= _LEAST_SHOWN,
+        "times": speedup_text(finding) if claims and finding.speedup > _WORTH_SAYING else "",
+        "as_fast": as_fast_text(finding),
+        "bound": card.gain,  # all of this as a sentence
+        "forecast": card.forecast,
+        "segments": list(_segments(finding)),
+        "evidence": card.evidence,
+        "fix_here": card.fix_here,
+        "fix": prose(card.page.smallest_fix, codes),
+        "numerics": numerics_text(finding.numerics),
+        "numerics_class": account_messages.colour(finding.numerics),
+        "grade": grade_text(finding.grade),
+        "is_hypothesis": finding.grade == Grade.HYPOTHESIS,
+        "ranks": _on_ranks(finding.ranks, ranks),
+        "places": list(map(_place, finding.places[:_MOST_PLACES])),
+        "parts": [(heading(part), prose(getattr(card.page, part), codes)) for part in _MORE],
+    }
 
 
-def _segments(finding: Finding) -> Iterator[Segment]:
+def _segments(finding: Finding) -> Iterator[dict[str, Any]]:
+    """Parts of a bar that is as wide as the step."""
     for account, amount_ns in finding.accounts.items():
         if finding.step_ns and amount_ns > 0:
             width = round(100 * amount_ns / finding.step_ns, 2)
-            yield Segment(code=account_names.code(account), name=account_names.name(account), percent=width)
+            name = account_messages.name(account)
+            yield {"code": account_messages.colour(account), "name": name, "percent": width}
 
 
 def heading(part: str) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from redline.ledger.accounts import ACCOUNTS
+from redline.report.diagnose import account_messages
 from redline.report.diagnose.account_messages import meaning
-from redline.report.html.diagnose import account_names
 from redline.report.language import _, marked
 
 DEFINITIONS: Sequence[tuple[str, str]] = (
@@ -103,6 +103,6 @@ def definitions() -> list[tuple[str, str]]:
 def account_definitions(*, on_cpu: bool) -> list[tuple[str, str, str]]:
     """Code, name and meaning of every account."""
     return [
-        (account_names.code(account), account_names.name(account), meaning(account, on_cpu=on_cpu))
+        (account_messages.colour(account), account_messages.name(account), meaning(account, on_cpu=on_cpu))
         for account in ACCOUNTS
     ]

@@ -1,34 +1,38 @@
-"""The headline figures of a job: each a short value under its name, with a line that explains it."""
+"""The figures at the top of the page, each with a line that explains it, and the files that were read."""
 
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
 
 from redline.capture.captured import Captured
 from redline.findings.finding import Verdict
+from redline.job.read_failures import Failure
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.first_screen import Outline
 from redline.ledger.rank.digest import Digest
 from redline.report.diagnose.capture_messages import span
+from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.fact_messages import anchor_text, mfu_line, no_mfu_line, sibling_of
-from redline.report.document import Fact
+from redline.report.document import Fact, ReportTable
 from redline.report.language import _, listed
 from redline.report.text_parts import clipped, percent
+from redline.timeline.problems import Reason
 from redline.units import format_count, format_ns
 
+_NAME_LIMIT = 80
+_MOST_FAILURES = 20
 
-def facts_of(diagnosis: Diagnosis, outline: Outline, verdict: Verdict, captured: Captured | None = None) -> list[Fact]:
+
+def facts_of(job: DiagnosedJob) -> list[Fact]:
     return [
-        _ranks(diagnosis),
-        _device(diagnosis),
-        _steps(diagnosis, outline),
-        *([] if captured is None else [_captured(captured)]),
-        _step_time(outline),
-        _idle(outline, verdict),
-        _mfu(diagnosis, outline),
+        _ranks(job.diagnosis),
+        _device(job.diagnosis),
+        _steps(job.diagnosis, job.outline),
+        *([] if job.captured is None else [_captured(job.captured)]),
+        _step_time(job.outline),
+        _idle(job.outline, job.findings.verdict),
+        _mfu(job),
     ]
-
-
-def on_cpu(diagnosis: Diagnosis) -> bool:
-    return all(rank.facts.device == "cpu" for rank in diagnosis.ranks)
 
 
 def _ranks(diagnosis: Diagnosis) -> Fact:
@@ -108,8 +112,51 @@ def _idle(outline: Outline, verdict: Verdict) -> Fact:
     )
 
 
-def _mfu(diagnosis: Diagnosis, outline: Outline) -> Fact:
-    if outline.utilisation is None:
-        return Fact(name=_("MFU"), value="-", detail=no_mfu_line(outline.unseen, on_cpu=on_cpu(diagnosis)))
-    value, _equals, formula = mfu_line(outline.utilisation).partition(" = ")
+def _mfu(job: DiagnosedJob) -> Fact:
+    if job.outline.utilisation is None:
+        return Fact(name=_("MFU"), value="-", detail=no_mfu_line(job.outline.unseen, on_cpu=job.on_cpu))
+    value, _equals, formula = mfu_line(job.outline.utilisation).partition(" = ")
     return Fact(name=_("MFU"), value=value, detail=f"= {formula}" if formula else "")
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def sources_table(diagnosis: Diagnosis) -> ReportTable:
+    return ReportTable(
+        title=_("files"),
+        empty="",
+        head=(_("rank"), _("file"), _("host"), _("steps"), _("window"), _("dropped"), _("recorded"), _("versions")),
+        rows=tuple(map(_row, diagnosis.ranks)),
+        notes=(_("dropped: events that could not be used; `redline inspect` lists each reason with an example"),),
+    )
+
+
+def _row(rank: Digest) -> tuple[str, ...]:
+    origin = rank.origin
+    return (
+        str(origin.rank),
+        clipped(PurePath(origin.source).name, _NAME_LIMIT),
+        clipped(origin.host, 40) or "-",
+        format_count(len(rank.ledger.start_ns)),
+        format_ns(rank.ledger.window_ns),
+        format_count(sum(origin.dropped.values())),
+        clipped(", ".join(origin.recorded), _NAME_LIMIT) or "-",
+        clipped(", ".join(f"{name} {version}" for name, version in origin.versions.items()), _NAME_LIMIT) or "-",
+    )
+
+
+def dropped_text(diagnosis: Diagnosis) -> list[str]:
+    """Why events were dropped, over all ranks, the commonest reason first."""
+    total: Counter[str] = Counter()
+    for rank in diagnosis.ranks:
+        total.update(rank.origin.dropped)
+    said = {reason.code: reason.sentence for reason in Reason}
+    return [f"{format_count(count)}: {said.get(code, clipped(code))}" for code, count in total.most_common()]
+
+
+def failure_text(failures: Sequence[Failure]) -> list[str]:
+    """Files that could not be read."""
+    shown = [clipped(failure.message.replace("\n", " "), 300) for failure in failures[:_MOST_FAILURES]]
+    more = len(failures) - len(shown)
+    return [*shown, _("{count:,} more files").format(count=more)] if more > 0 else shown

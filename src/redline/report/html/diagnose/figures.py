@@ -14,9 +14,9 @@ from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.evidence import StepRow, step_rows
 from redline.ledger.rank.kernel_table import KernelRow, Regime
 from redline.report import counted_nouns
+from redline.report.diagnose import account_messages
 from redline.report.diagnose.loss_messages import late_line
 from redline.report.diagnose.tables import shapes_or_kernel
-from redline.report.html.diagnose import account_names
 from redline.report.html.scale import scaled, time_unit
 from redline.report.language import _, clauses
 from redline.report.text_parts import clipped, percent
@@ -66,8 +66,8 @@ def steps_figure(diagnosis: Diagnosis) -> StepsFigure:
         names=[clipped(group[0].label, _NAME_LIMIT) for group in groups],
         stacks=[
             StackedSeries(
-                code=account_names.code(account),
-                name=account_names.name(account),
+                code=account_messages.colour(account),
+                name=account_messages.name(account),
                 values=scaled(amounts[:, place(account)].tolist(), unit_ns),
             )
             for account in ACCOUNTS
@@ -121,8 +121,8 @@ def ranks_figure(diagnosis: Diagnosis) -> RanksFigure:
         labels=[_span(ranks[column[0]].origin.rank, ranks[column[-1]].origin.rank) for column in columns],
         percent=[
             StackedSeries(
-                code=account_names.code(account),
-                name=account_names.name(account),
+                code=account_messages.colour(account),
+                name=account_messages.name(account),
                 values=[round(100 * value / step_ns, 2) for value in amounts[:, place(account)].tolist()],
             )
             for account in shown

@@ -1,16 +1,18 @@
-"""The drawn step as rectangles: where each lies, what colour it has, what it says."""
+"""The drawn step: its rectangles with their colours, what the host did in its gaps, and what of it is not drawn."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from redline.ledger.accounts import ACCOUNTS
-from redline.ledger.rank.step_view import Piece, StepView, StripLane
+from redline.ledger.rank.host_activity import HostActivity
+from redline.ledger.rank.step_view import Gap, Piece, StepView, StripLane
+from redline.report.diagnose import account_messages
+from redline.report.diagnose.loss_messages import NAME_LIMIT, doing, site
 from redline.report.diagnose.tables import unwrapped
-from redline.report.html.diagnose import account_names
-from redline.report.html.diagnose.step_view_messages import gap_sentence
 from redline.report.html.scale import scaled, time_unit
-from redline.report.language import _
+from redline.report.language import _, listed, ngettext
 from redline.report.text_parts import clipped, percent
 from redline.timeline.timeline import NONE
 from redline.units import format_ns
@@ -125,13 +127,13 @@ def step_view_figure(view: StepView) -> StripFigure:
 def _device(view: StepView, top: float) -> Iterator[_Box]:
     for band in view.bands:
         whole = _("{account}: {share} of {time}").format(
-            account=account_names.name(band.account),
+            account=account_messages.name(band.account),
             share=percent(band.high - band.low),
             time=format_ns(band.end_ns - band.start_ns),
         )
         yield _Box(
-            colour=account_names.code(band.account),
-            name=account_names.name(band.account),
+            colour=account_messages.colour(band.account),
+            name=account_messages.name(band.account),
             start_ns=band.start_ns,
             end_ns=band.end_ns,
             top=top + DEVICE_HEIGHT * (1 - band.high),
@@ -183,7 +185,7 @@ def _by_colour(boxes: Sequence[_Box], unit_ns: float, texts: _Texts) -> Iterator
     groups: dict[tuple[str, str], list[_Box]] = {}
     for box in boxes:
         groups.setdefault((box.colour, box.name), []).append(box)
-    order = [*map(account_names.code, ACCOUNTS), *_COLOURS.values()]
+    order = [*map(account_messages.colour, ACCOUNTS), *_COLOURS.values()]
     for (colour, name), group in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
         yield Boxes(
             colour=colour,
@@ -220,3 +222,49 @@ def _marks(view: StepView, unit_ns: float) -> tuple[list[GapLabel], float]:
         x = scaled([(gap.start_ns + gap.end_ns) / 2], unit_ns)[0]
         marks.append(GapLabel(number=number, x=x, y=top - _MARK_HEIGHT * (row + 0.5), text=gap_sentence(gap)))
     return marks, top
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def step_view_texts(view: StepView) -> dict[str, Any]:
+    """Which step it is, and what its longest gaps are."""
+    gaps_ns = sum(gap.end_ns - gap.start_ns for gap in view.gaps)
+    return {
+        "rank": view.rank,
+        "number": view.number,
+        "label": clipped(view.label, NAME_LIMIT),
+        "length": format_ns(view.length_ns),
+        "pixel": format_ns(view.pixel_ns),
+        "gaps": list(map(gap_sentence, view.gaps)),
+        "gaps_share": percent(gaps_ns / view.idle_ns) if view.idle_ns else "",  # of the idle time of the step
+        "left_out": left_out(view),
+    }
+
+
+def gap_sentence(gap: Gap) -> str:
+    """What the device waited for, and what came after."""
+    known = {"time": format_ns(gap.end_ns - gap.start_ns), "account": account_messages.name(gap.account)}
+    if gap.doing is None:
+        text = _("{time} {account}").format(**known)
+    else:
+        text = _("{time} {account}: {doing}").format(doing=_doing(gap.doing), **known)
+    if not gap.next_name:
+        return text
+    return _("{gap}; then {work}").format(gap=text, work=clipped(unwrapped(gap.next_name), NAME_LIMIT))
+
+
+def _doing(row: HostActivity) -> str:
+    """What the host did, and where: at a call site, else in a region."""
+    what, where = doing(row), site(row.site) or clipped(row.region, NAME_LIMIT)
+    return _("{what} ({where})").format(what=what, where=where) if where and where != what else what
+
+
+def left_out(view: StepView) -> str:
+    """What of the step is not drawn; "" for nothing."""
+    parts = (
+        (view.more_streams, ngettext("{count} more stream", "{count} more streams", view.more_streams)),
+        (view.more_threads, ngettext("{count} more thread", "{count} more threads", view.more_threads)),
+        (view.more_pieces, ngettext("{count:,} shorter span", "{count:,} shorter spans", view.more_pieces)),
+    )
+    return listed(text.format(count=count) for count, text in parts if count)

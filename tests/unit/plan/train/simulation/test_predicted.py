@@ -244,7 +244,7 @@ def test_what_only_a_recording_can_show_is_not_said_of_a_plan(tmp_path: Path) ->
     diagnosed = diagnose(path)
     screen = screen_of(diagnosed)
     assert screen.headline.startswith("predicted, not measured: 4 ranks of 4, one per pipeline stage")
-    assert screen.waterfall_title.endswith("up to the predicted time")
+    assert screen.waterfall.title.endswith("up to the predicted time")
     assert screen.unseen == (
         "nothing was measured: the step is predicted by redline plan, and only one rank per stage is drawn",
     )

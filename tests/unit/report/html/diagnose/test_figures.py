@@ -9,8 +9,9 @@ import pytest
 from redline.ledger.accounts import ACCOUNTS
 from redline.ledger.job.combine import Diagnosis, combine
 from redline.ledger.rank.digest import Digest, digest_of
+from redline.report.diagnose import account_messages
 from redline.report.html import frame
-from redline.report.html.diagnose import account_names, figures
+from redline.report.html.diagnose import figures
 from redline.report.html.scale import scaled, time_unit
 from redline.verbs.diagnose import diagnose
 from tests.support.events import Event, collective, document, kernel, launch, op, read_one, region
@@ -194,4 +195,4 @@ def test_without_exchanges_there_is_no_chart_of_them(tmp_path: Path) -> None:
 def test_every_account_has_a_colour() -> None:
     style = (Path(frame.__file__).with_name("style.css")).read_text()
     for account in ACCOUNTS:
-        assert f"--a-{account_names.code(account)}:" in style
+        assert f"--a-{account_messages.colour(account)}:" in style

@@ -24,7 +24,7 @@ from redline.report.diagnose.finding_messages import cause_text
 from redline.report.diagnose.screen import screen_of
 from redline.report.html import frame
 from redline.report.html.diagnose import page
-from redline.report.html.diagnose.headline import headline_of
+from redline.report.html.diagnose.page import headline_of
 from redline.report.terminal import glued
 from redline.verbs.diagnose import diagnose
 from redline.verbs.digest import digest
@@ -64,8 +64,8 @@ def test_it_says_all_that_the_screen_says(job: DiagnoseResult) -> None:
     said += [text for card in screen.cards for text in (card.title, *card.evidence)]
     for sentence in said:
         assert " ".join(sentence.split()) in text
-    for line in screen.waterfall:
-        assert f"{line.account} {line.time} {screen.unit} {line.share}" in text
+    for part in screen.waterfall.bars:
+        assert f"{part.name} {part.amount} {part.share}" in text
 
 
 def test_findings_have_bound_fix_and_all_of_their_page(job: DiagnoseResult) -> None:

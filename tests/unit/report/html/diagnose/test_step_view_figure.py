@@ -7,8 +7,7 @@ import pytest
 from redline.ledger.accounts import Account
 from redline.ledger.rank.host_activity import HostActivity
 from redline.ledger.rank.step_view import Band, Gap, Piece, StepView, StripLane
-from redline.report.html.diagnose.step_view_figure import step_view_figure
-from redline.report.html.diagnose.step_view_messages import gap_sentence, left_out
+from redline.report.html.diagnose.step_view_figure import gap_sentence, left_out, step_view_figure
 
 DOING = HostActivity(
     account=Account.HOST,
