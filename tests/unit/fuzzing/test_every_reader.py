@@ -115,7 +115,6 @@ ASIDE = {
     **dict.fromkeys(("capture/supervisor/guardian.py", "capture/supervisor/environment.py"), SYSTEM),
     **dict.fromkeys(("capture/supervisor/stall.py", "capture/supervisor/trial_job.py"), SYSTEM),
     **dict.fromkeys(("trials/trial_pairs.py", "capture/worker/levers/process_settings.py"), SYSTEM),
-    "capture/worker/levers/process_settings.py": SYSTEM,
     **dict.fromkeys(("capture/supervisor/command_line.py", "capture/worker/seen_places.py"), "a source file"),
     **dict.fromkeys(("calibration/collectives/rank_outcome.py", "calibration/collectives/start.py"), PIPE),
     **dict.fromkeys(
