@@ -122,6 +122,7 @@ def matches(pattern: str) -> list[Path]:
 
 def below(folder: Path, pattern: str) -> list[Path]:
     """What matches in the folder and below, looked for again where a folder in it is gone before it was looked into."""
+    reason = ""
     for _ in range(_LOOKS):
         try:
             return list(folder.rglob(pattern))
