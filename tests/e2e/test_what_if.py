@@ -166,3 +166,11 @@ def test_digests_are_replayed_by_phases_and_exchanges(folder: Path, tmp_path: Pa
         "its forecast needs what digests do not hold"
     }
     assert json.loads(coarse.rendered("json"))["replay"]["coarse"] == coarse.replayed.coarse
+
+
+def test_of_a_trace_in_which_nothing_takes_time_nothing_is_forecast(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.json").write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 0}]}')
+    assert main(["diagnose", str(tmp_path / "t.json"), "--forecast", "--jobs", "1", "--no-cache"]) == 0
+    assert "Nothing in the traces takes any time" in capsys.readouterr().out

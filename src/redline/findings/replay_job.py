@@ -355,6 +355,8 @@ MOST_BESIDE = 5
 
 def beside_path(replay: JobReplay, labels: Sequence[PathLabels], steps: int) -> tuple[BesidePath, ...]:
     """The most time first; of the average step, over all ranks. None on a CPU, where operators are on threads."""
+    if not any(map(len, replay.job.step_points())):
+        return ()  # no step that anything could end later than
     edges, slack = replay.job.edges, slack_ns(replay)
     rank_of_point = replay.job.rank_of_point()
     is_work = np.isin(edges.kind, (EdgeKind.DEVICE, EdgeKind.TRANSFER)) & (edges.row != NONE)

@@ -11,7 +11,7 @@ from typing import TypeVar, overload
 from redline.artifacts import DIGEST_ENDING
 from redline.artifacts.run_folders import restart_number, window_number
 from redline.errors import InputError, UsageError
-from redline.storage import beginning_of, is_remote, kept, look_anew, matches, path_of, shown
+from redline.storage import beginning_of, below, is_remote, kept, look_anew, matches, path_of, shown
 from redline.trace.inflate import contents
 from redline.trace.other_formats import ASCEND_FOLDER, ASCEND_SIDE_FILE, what_it_is
 
@@ -110,8 +110,8 @@ def _meant_by(named: str, digests: bool) -> list[Path]:
 
 def _inside(folder: Path, digests: bool) -> list[Path]:
     """Traces in the folder and below; raw traces beside their digests would count every rank twice."""
-    traces = sorted(kept(_looks_like_a_trace, folder.rglob("*")), key=_natural)
-    return traces or (sorted(folder.rglob(f"*{DIGEST_ENDING}"), key=_natural) if digests else [])
+    traces = sorted(kept(_looks_like_a_trace, below(folder, "*")), key=_natural)
+    return traces or (sorted(below(folder, f"*{DIGEST_ENDING}"), key=_natural) if digests else [])
 
 
 def _of_newest_window(folder: Path, digests: bool) -> list[Path]:
@@ -141,7 +141,7 @@ def _each_rank_once(traces: list[Path], digests: list[Path]) -> list[Path]:
 
 def _what_is_there(folder: Path) -> str:
     """The first file that is another tool's, and what to do instead; "" where there is none."""
-    for path in sorted(kept(_is_file, folder.rglob("*")), key=_natural)[:_MOST_LOOKED_AT]:
+    for path in sorted(kept(_is_file, below(folder, "*")), key=_natural)[:_MOST_LOOKED_AT]:
         with suppress(OSError), beginning_of(path, _LOOK_BYTES) as start, start.open("rb") as file:
             if what := what_it_is(file.read(_LOOK_BYTES)):
                 return f"\n{path.relative_to(folder)} is {what}"

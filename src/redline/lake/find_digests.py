@@ -6,7 +6,7 @@ from pathlib import Path
 from redline.artifacts import DIGEST_ENDING
 from redline.artifacts.run_folders import restart_number, window_number
 from redline.errors import InputError, UsageError
-from redline.storage import look_anew, matches, path_of, shown
+from redline.storage import below, look_anew, matches, path_of, shown
 
 Window = tuple[int, int]  # numbers of the restart and the window; (0, 0) where the folders name none
 
@@ -26,7 +26,7 @@ def _meant_by(named: str) -> list[Path]:
     path = path_of(named)
     look_anew(path)
     if path.is_dir():
-        inside = sorted(path.rglob(f"*{DIGEST_ENDING}"))
+        inside = sorted(below(path, f"*{DIGEST_ENDING}"))
         if not inside:
             raise InputError(
                 f"{shown(named)}: no digest in this folder; make digests of its traces first: redline digest"

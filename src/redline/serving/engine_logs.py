@@ -6,6 +6,7 @@ from pathlib import Path
 
 from redline.artifacts.file_kind import lines_of
 from redline.serving.log_records import LogHead, log_record
+from redline.storage import below
 
 ENGINE_LOGS, SERVER_LOGS = "engine-*.jsonl", "server-*.jsonl"
 _STEP = b'["step"'  # how the line of a step begins
@@ -29,7 +30,7 @@ class _LogSummary:
 
 def log_files(folder: Path) -> list[Path]:
     """Of a run; none where it served nothing."""
-    return sorted(path for pattern in (ENGINE_LOGS, SERVER_LOGS) for path in folder.rglob(pattern))
+    return sorted(path for pattern in (ENGINE_LOGS, SERVER_LOGS) for path in below(folder, pattern))
 
 
 def logs_of_one_engine(paths: Sequence[Path]) -> EngineLogs:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _OF_THIS_MACHINE = "file"
 _LONGEST_NAME, _LONGEST_PATH = 255, 4_095  # bytes, of each part of a path and of all
+_LOOKS = 4  # at a folder in which others are removed meanwhile
 _SIDE_BY_SIDE = 16  # requests for the beginnings of objects
 
 
@@ -117,6 +118,19 @@ def matches(pattern: str) -> list[Path]:
     from redline.storage.patterns import remote_matches
 
     return remote_matches(path_of(pattern))
+
+
+def below(folder: Path, pattern: str) -> list[Path]:
+    """What matches in the folder and below, looked for again where a folder in it is gone before it was looked into."""
+    reason = ""
+    for _ in range(_LOOKS):
+        try:
+            return list(folder.rglob(pattern))
+        except OSError as error:
+            reason = f"{error.filename or folder}: {error.strerror or error}"
+    from redline.errors import InputError
+
+    raise InputError(f"{folder}: what is in it cannot be listed ({reason}); name what is to be read")
 
 
 def kept(is_wanted: Callable[[Path], bool], paths: Iterable[Path]) -> list[Path]:

@@ -93,4 +93,4 @@ def baseline(name: str, folder: str | Path = BASELINES) -> Path:
 def _place(name: str, folder: str | Path) -> Path:
     if not name or name in (".", "..") or any(letter in name for letter in "/\\\0"):
         raise UsageError(f"compare: {name!r} is no name for a baseline; it is that of a folder")
-    return path_of(folder) / name
+    return path_of(path_of(folder) / name)

@@ -15,7 +15,7 @@ from redline.ledger.memory.timeline_device_memory import timeline_device_memory
 from redline.ledger.memory.trace_device_memory import trace_device_memories
 from redline.progress import Progress, ProgressStage, silent
 from redline.report.memory.memory_result import MemoryResult
-from redline.storage import look_anew, matches, path_of, shown
+from redline.storage import below, look_anew, matches, path_of, shown
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.memory_timeline import looks_like_memory_timeline
 from redline.trace.reader import ReadOptions
@@ -84,7 +84,7 @@ def _meant_by(name: str) -> list[Path]:
     path = path_of(name)
     look_anew(path)
     if path.is_dir():
-        inside = sorted(inner for inner in path.rglob("*") if inner.name.endswith(_ENDINGS) and inner.is_file())
+        inside = sorted(inner for inner in below(path, "*") if inner.name.endswith(_ENDINGS) and inner.is_file())
         return inside or _traces_in(path)
     if path.exists():
         return [path]

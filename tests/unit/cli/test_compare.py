@@ -103,6 +103,7 @@ def test_a_baseline_is_kept_and_compared_with(
         (["--against", "main", "{0}", "{1}"], "with --against give one recording"),
         (["--against", "main", "{0}"], "no baseline 'main'; there is none"),
         (["--save-as", "../main", "{0}"], "is no name for a baseline"),
+        (["--save-as", "n" * 300, "{0}"], "no file has a name of "),
         (["--fail-on", "faster>1%", "{0}", "{1}"], "there is no 'faster'"),
         (["-o", "out.pdf", "{0}", "{1}"], "out.pdf"),
         (["--redact", "--a", "python a.py", "--b", "python b.py"], "--redact is for recordings"),

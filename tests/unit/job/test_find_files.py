@@ -111,6 +111,29 @@ def test_links_are_followed_and_circles_are_survived(tmp_path: Path) -> None:
     assert set(found(tmp_path, within=tmp_path)) == {"link.json", "real/a.json"}
 
 
+@pytest.mark.parametrize("times", [2, 99])
+def test_a_folder_that_goes_while_it_is_looked_into_is_looked_for_again(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(tmp_path, "a.json", "deep/b.json")
+    left, scandir = [times], os.scandir
+
+    def gone(path: object) -> object:
+        if str(path).endswith("deep") and left[0]:
+            left[0] -= 1
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return scandir(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", gone)
+    if times == 2:
+        assert found(tmp_path, within=tmp_path) == ["a.json", "deep/b.json"]
+        return
+    with pytest.raises(
+        InputError, match=r": what is in it cannot be listed \(.*/deep: No such file or directory\); name"
+    ):
+        find_traces(tmp_path)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="names are bytes on POSIX only")
 def test_names_that_are_no_text_are_found(tmp_path: Path) -> None:
     name = os.fsdecode(b"rank-\xff.json")
