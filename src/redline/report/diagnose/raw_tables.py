@@ -11,10 +11,9 @@ from redline.findings.finding import Finding
 from redline.findings.pages import page_of
 from redline.ledger.accounts import ACCOUNTS
 from redline.ledger.job.collective_table import CollectiveRow
-from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.combine import Diagnosis, PhaseRow
 from redline.ledger.job.first_screen import WaterfallBar
 from redline.ledger.job.lateness import LateRank
-from redline.ledger.job.phase_table import PhaseRow
 from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.host_activity import HostActivity
 from redline.ledger.rank.kernel_table import KernelRow

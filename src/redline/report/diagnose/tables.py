@@ -8,10 +8,9 @@ from typing import TypeVar
 from redline.findings.finding import Findings
 from redline.ledger.accounts import ACCOUNTS, COMPUTE, Account, place
 from redline.ledger.job.collective_table import CollectiveRow
-from redline.ledger.job.combine import Diagnosis
+from redline.ledger.job.combine import Diagnosis, PhaseRow
 from redline.ledger.job.evidence import StepRow, step_rows
 from redline.ledger.job.lateness import LateRank
-from redline.ledger.job.phase_table import PhaseRow
 from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.host_activity import HOST_ACCOUNTS, HostActivity
 from redline.ledger.rank.kernel_table import KernelRow
