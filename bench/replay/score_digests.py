@@ -22,8 +22,7 @@ from bench.replay.score import (
 from redline.errors import RedlineError
 from redline.ledger.rank.digest import digest_of
 from redline.replay.changes import Scenario
-from redline.replay.digest_changes import digest_replay
-from redline.replay.digest_graph import graph_of_digest
+from redline.replay.digest_graph import digest_replay, graph_of_digest
 from redline.replay.forecast import Forecast, JobReplay, rank_replay
 from redline.replay.scenario_text import parse_scenario
 from redline.timeline.timeline import Timeline

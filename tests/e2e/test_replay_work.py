@@ -16,8 +16,8 @@ from redline.findings.kept_ranks import RankKeeper
 from redline.job.read_files import JobOptions
 from redline.ledger.rank import file_digests
 from redline.ledger.rank.digest import Digest
-from redline.ledger.rank.digest_cache import kept_digests
 from redline.ledger.rank.digest_file import load_digest, save_digest
+from redline.ledger.rank.file_digests import kept_digests
 from redline.replay import forecast
 from redline.report.diagnose.json import as_record
 from redline.report.language import speaking

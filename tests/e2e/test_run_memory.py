@@ -12,12 +12,11 @@ import pytest
 
 import redline
 from redline.cli import main
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.byte_ledger import ByteLedger
 from redline.ledger.memory.device_memory import HOST, DeviceMemory
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.ledger.memory.rank_memory import LEAST_BYTES
-from redline.ledger.memory.step_phases import step_phases_of
-from redline.ledger.memory.trace_accounts import trace_accounts
+from redline.ledger.memory.trace_accounts import step_phases_of, trace_accounts
 from redline.ledger.memory.trace_device_memory import trace_ledger
 from redline.ledger.memory.trace_memory import trace_memories
 from redline.report.diagnose.diagnose_result import DiagnoseResult

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import redline
-from redline.ledger.memory.memory_accounts import MemoryAccount
+from redline.ledger.accounts import MemoryAccount
 from tests.support.running import REDLINE, finished
 
 if importlib.util.find_spec("torch") is None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redline.job.summary import summarise
+from redline.job.job import summarise
 from redline.timeline.timeline import BUSY_KINDS, Kind, Timeline
 from redline.trace.reader import read_file
 from tests.support.real_traces import REAL_TRACES, RealTraces

@@ -8,7 +8,7 @@ import pytest
 
 from redline.job.clocks import align
 from redline.job.collectives import Matched, arrivals_of, matched
-from redline.job.summary import summarise
+from redline.job.job import summarise
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.reader import read_file

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import redline
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.device_memory import DeviceMemory
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.ledger.memory.plan_comparison import PlannedMemory
 from redline.plan.train.layout import Layout
 from tests.support.made_snapshots import MAIN, MIB, Frame, MadeAllocator

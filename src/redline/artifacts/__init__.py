@@ -1,18 +1,20 @@
 """Write result files whole or not at all, read those of others with a limit, and check what a file says that it is."""
 
+from __future__ import annotations
+
 import errno
 import io
 import os
 import re
 import stat
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from redline import __version__
-from redline.artifacts.stored_path import StoredPath
 from redline.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DIGEST_ENDING = ".digest"
+_WINDOW = re.compile(r"window-([0-9]+)")
+_RESTART = re.compile(r"restart-([0-9]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +42,7 @@ class Envelope:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, object], *, where: str = "this file") -> "Envelope":
+    def from_dict(cls, record: Mapping[str, object], *, where: str = "this file") -> Envelope:
         """The envelope among the fields of `record`; fields of the content are left alone."""
         return cls(
             kind=_field(record, "kind", str, where),
@@ -164,7 +168,7 @@ class _PartFile(io.FileIO):
             raise _output_error(shown, error) from error
         super().__init__(descriptor, "wb")
 
-    def write(self, data: "ReadableBuffer", /) -> int:
+    def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -257,3 +261,37 @@ def _field(record: Mapping[str, object], name: str, wanted: type[T], where: str)
             f"{where} is damaged: its field {name!r} is {value!r:.60}, not a {wanted.__name__}; make it again"
         )
     return value
+
+
+def window_number(name: str) -> int | None:
+    """Of a folder of this name; None where it is no window."""
+    return _number(_WINDOW, name)
+
+
+def restart_number(name: str) -> int | None:
+    """Of a folder of this name; None where it is no restart. Before the first, there is no such folder."""
+    return _number(_RESTART, name)
+
+
+def _number(pattern: re.Pattern[str], name: str) -> int | None:
+    found = pattern.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+class StoredPath(PosixPath):
+    """Its text is where the file is; opened, it is a copy on this machine, made when it is asked for.
+
+    `redline.storage` has the one kind that there is: objects of a store. Here is what writing and looking need of it.
+    """
+
+    @abstractmethod
+    def beginning(self, most_bytes: int) -> bytes:
+        """The first bytes, without the rest."""
+
+    @abstractmethod
+    def local_part(self) -> AbstractContextManager[Path]:
+        """A name on this machine for what is to be uploaded. The file there is gone after the block."""
+
+    @abstractmethod
+    def upload(self, part: Path) -> None:
+        """Put a file of this machine there: whole or not at all. OutputError where that fails."""

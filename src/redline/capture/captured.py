@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.artifacts import DIGEST_ENDING
-from redline.artifacts.run_folders import restart_number, window_number
+from redline.artifacts import DIGEST_ENDING, restart_number, window_number
 from redline.capture.run_record import CAPTURED, DIGESTS, NAME, RankRecord, RunRecord, WindowRecord, read_record
 from redline.errors import InputError
 

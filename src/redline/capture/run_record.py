@@ -124,7 +124,7 @@ def to_json(record: RunRecord) -> dict[str, object]:
 
 
 def read_record(path: Path) -> RunRecord:
-    from redline.artifacts.masked_json import masked_value
+    from redline.artifacts.masking import masked_value
 
     record = _RUN.shaped(masked_value(_RUN.content(path)), str(path))  # earlier versions recorded secrets
     wrong = next(_unsound(record), "")

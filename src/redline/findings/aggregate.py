@@ -20,7 +20,7 @@ from redline.ledger.job.first_screen import Outline
 from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.rank_match import RankMatch, longest
 from redline.timeline.intervals import Intervals
-from redline.timeline.side_by_side import SideBySide, blocks_of
+from redline.timeline.rank_axis import RankAxis, blocks_of
 from redline.timeline.table import I64
 
 _MOST_PLACES = 8
@@ -176,7 +176,7 @@ class JobGain:
         usual = is_usual(self.lengths_ns)
         return float(by_step[usual].sum()) / max(float(self.lengths_ns[usual].sum()), 1.0)
 
-    def pieces_of(self, places: slice, side_by_side: SideBySide, inside: Intervals) -> Pieces:
+    def pieces_of(self, places: slice, side_by_side: RankAxis, inside: Intervals) -> Pieces:
         """Time inside steps of the ranks at these places, side by side, on the clock that all ranks share."""
         ranks = self.diagnosis.ranks[places]
         begin_ns = side_by_side.moments([rank.ledger.start_ns for rank in ranks])
@@ -294,7 +294,7 @@ def _of_job(rule: Rule, matched: JobMatch, gain: JobGain, claimed: Sequence[Inte
     claims = _claims(matched, diagnosis)
     for places in blocks_of(len(diagnosis.ranks)):
         ranks = diagnosis.ranks[places]
-        line = SideBySide.of([rank.window_ns for rank in ranks])
+        line = RankAxis.of([rank.window_ns for rank in ranks])
         begin_ns = line.moments([rank.ledger.start_ns for rank in ranks])
         end_ns = line.moments([rank.ledger.end_ns for rank in ranks])
         in_steps = Intervals.union_of(begin_ns, end_ns)
@@ -314,7 +314,7 @@ def _add_matches(
     total: Total,
     matched: JobMatch,
     places: slice,
-    line_and_steps: tuple[SideBySide, I64, I64],
+    line_and_steps: tuple[RankAxis, I64, I64],
     alone_and_rest: tuple[Intervals, Intervals],
     diagnosis: Diagnosis,
 ) -> None:

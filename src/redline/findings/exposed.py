@@ -15,7 +15,7 @@ from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.exchanges import REDUCTIONS, CollectiveSeries
 from redline.ledger.rank.rank_analysis import LATENCY_NS
 from redline.timeline.intervals import Intervals
-from redline.timeline.side_by_side import SideBySide, blocks_of
+from redline.timeline.rank_axis import RankAxis, blocks_of
 from redline.timeline.table import I64
 
 FP32 = frozenset({"Float", "float"})
@@ -104,7 +104,7 @@ class _Block:
 
     ranks: int
     concerned: Sequence[int]  # which of them have chosen exchanges
-    side_by_side: SideBySide  # of these
+    side_by_side: RankAxis  # of these
     exposed: Intervals
     waiting: Intervals
 
@@ -118,11 +118,11 @@ def _blocks(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> Iterator[_Block]:
         concerned = [place for place, mask in enumerate(chosen[places]) if mask.any()]
         ranks = [diagnosis.ranks[places.start + place] for place in concerned]
         if not ranks:
-            nothing = SideBySide.of([])
+            nothing = RankAxis.of([])
             yield _Block(ranks=_size(places), concerned=[], side_by_side=nothing, exposed=_NONE, waiting=_NONE)
             continue
         masks = [chosen[places.start + place] for place in concerned]
-        side_by_side = SideBySide.of([rank.window_ns for rank in ranks])
+        side_by_side = RankAxis.of([rank.window_ns for rank in ranks])
         starts, ends = (
             side_by_side.moments([getattr(rank.exchanges, name)[mask] for rank, mask in zip(ranks, masks, strict=True)])
             for name in ("start_ns", "end_ns")

@@ -6,7 +6,7 @@ from functools import update_wrapper
 
 from redline.findings.match import claimed_in_order, match_rules, matched_rules, rules_of
 from redline.ledger.rank.digest import Digest
-from redline.ledger.rank.open_again import RankKey
+from redline.ledger.rank.file_digests import RankKey
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.ledger.rank.rank_match import RankMatch
 from redline.timeline.intervals import Intervals

@@ -23,8 +23,7 @@ from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.progress import Progress, silent
 from redline.replay.changes import Change, Scenario, SpanChange
 from redline.replay.critical_path import CriticalPath, critical_path_of, slack_ns
-from redline.replay.digest_changes import digest_replay
-from redline.replay.digest_graph import graph_of_digest
+from redline.replay.digest_graph import digest_replay, graph_of_digest
 from redline.replay.edges import EdgeKind
 from redline.replay.forecast import Forecast, JobReplay, RankReplay, ScenarioReplay, rank_replay
 from redline.replay.job_graph import JobGraph

@@ -57,7 +57,11 @@ def align(table: Matched, ranks: int) -> Clocks:
     operation, rank, end = numbered(table.operation)[0], table.rank, table.end_ns
     if not len(end):
         return Clocks(
-            offset_ns=(0,) * ranks, residual_ns=(0,) * ranks, worst_ns=0, operations=0, alone=_all_alone(ranks)
+            offset_ns=(0,) * ranks,
+            residual_ns=(0,) * ranks,
+            worst_ns=0,
+            operations=0,
+            alone=tuple(range(ranks)) if ranks > 1 else (),
         )
     zero = int(end.min())
     end = end - zero
@@ -81,10 +85,6 @@ def align(table: Matched, ranks: int) -> Clocks:
         operations=int(np.count_nonzero(np.bincount(operation[aligned]))),
         alone=tuple(np.flatnonzero(~known).tolist()),
     )
-
-
-def _all_alone(ranks: int) -> tuple[int, ...]:
-    return tuple(range(ranks)) if ranks > 1 else ()
 
 
 def _first_guess(operation: Column, rank: Column, end: I64, ranks: int) -> tuple[I64, Mask]:

@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar, overload
 
-from redline.artifacts import DIGEST_ENDING
-from redline.artifacts.run_folders import restart_number, window_number
+from redline.artifacts import DIGEST_ENDING, restart_number, window_number
 from redline.errors import InputError, UsageError
 from redline.storage import beginning_of, below, is_remote, kept, look_anew, matches, path_of, shown
 from redline.trace.inflate import contents

@@ -40,7 +40,7 @@ class MatchedCollectives:
         return replace(self, operation=operation, first=first, shortest_ns=shortest_ns, together=kept[kept], **rows)
 
 
-def meet(ranks: Sequence[RankArrivals], one_way: frozenset[str]) -> MatchedCollectives:
+def match_collectives(ranks: Sequence[RankArrivals], one_way: frozenset[str]) -> MatchedCollectives:
     """`one_way` names the operations that a sender may leave before its receiver has all."""
     shared = on_one_clock(ranks)
     table, together, clocks = shared.table, shared.together, shared.clocks

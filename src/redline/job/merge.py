@@ -9,9 +9,8 @@ from pathlib import Path
 from redline.artifacts import Envelope, refuse_unless_free, write_atomic
 from redline.errors import ClockError, InputError, OutputError, UnexpectedError
 from redline.job.find_files import MERGED_KIND
-from redline.job.job import Job
+from redline.job.job import Job, RankSummary
 from redline.job.read_failures import Failure, explained, failure_of
-from redline.job.summary import RankSummary
 from redline.progress import Progress, ProgressStage, silent
 from redline.storage import is_remote
 from redline.timeline.timeline import Kind, Timeline, TimelineOrigin
@@ -20,8 +19,18 @@ from redline.trace.decode import decoded_batches
 from redline.trace.document import TraceDocument
 from redline.trace.inflate import contents
 from redline.trace.metadata import written_metadata
-from redline.trace.perfetto import MEMORY, PIDS_PER_RANK, DrawnSlice, RankEvents, Written, drawn_events
-from redline.trace.write import SEPARATOR, TAIL, compressed, head
+from redline.trace.perfetto import (
+    MEMORY,
+    PIDS_PER_RANK,
+    SEPARATOR,
+    TAIL,
+    DrawnSlice,
+    RankEvents,
+    Written,
+    compressed,
+    drawn_events,
+    head,
+)
 from redline.units import format_bytes, format_ns
 
 _MARGIN = 1.05  # sizes of other ranks are estimated from one

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from redline.artifacts import DIGEST_ENDING
-from redline.artifacts.run_folders import restart_number, window_number
+from redline.artifacts import DIGEST_ENDING, restart_number, window_number
 from redline.errors import InputError, UsageError
 from redline.storage import below, look_anew, matches, path_of, shown
 

@@ -1,4 +1,4 @@
-"""The accounts of the ledger: every nanosecond of a step is in exactly one of them."""
+"""The accounts of the ledgers: every nanosecond of a step, and every byte of a device, is in exactly one of them."""
 
 from enum import StrEnum
 
@@ -31,3 +31,19 @@ LOSSES = ACCOUNTS[1:]
 def place(account: Account) -> int:
     """The column of an account in a ledger."""
     return ACCOUNTS.index(account)
+
+
+class MemoryAccount(StrEnum):
+    """What memory is for."""
+
+    PARAMETERS = "parameters"
+    GRADIENTS = "gradients"
+    OPTIMIZER_STATES = "optimizer states"
+    ACTIVATIONS = "activations"
+    COMMUNICATION = "gathered weights and communication"
+    BACKWARD = "backward pass, gradients or temporaries"
+    TEMPORARIES = "temporaries and workspaces"
+    LOGITS = "logits and loss"
+    INPUTS = "inputs"
+    UNKNOWN = "unknown"
+    CACHED = "cached but free"

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from redline.replay.forecast import ScenarioReplay
-from redline.replay.host_order import main_lane
-from redline.replay.host_weights import Floats, ThreadWeights, WeighedTime
 from redline.replay.job_graph import JobGraph
 from redline.replay.rank_graph import RankGraph
-from redline.replay.what_changes import weighed_times
+from redline.replay.recorded_order import main_lane
+from redline.replay.what_changes import Floats, ThreadWeights, WeighedTime, weighed_times
 from redline.timeline.host_evidence import HostEvidence
 from redline.timeline.table import I32, I64, Table, grouped
 from redline.timeline.timeline import NONE, TABLES, StepWindows, Timeline, TimelineOrigin

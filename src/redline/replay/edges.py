@@ -1,6 +1,6 @@
-"""What waited for what: points in time, and edges that say "not before that point plus a delay"."""
+"""Edges that say "not before that point plus a delay", what of a trace they explain, and what is left beyond them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -9,6 +9,10 @@ import numpy.typing as npt
 
 from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE
+
+MOST_UNEXPLAINED = 0.1  # share of device starts; above it, forecasts would rest on guesses
+NEVER_NS = -(1 << 62)
+FAR_NS = 1 << 62
 
 
 class EdgeKind(IntEnum):
@@ -85,3 +89,50 @@ class EdgeList:
 def joined_edges(parts: list[Edges]) -> Edges:
     """All edges in one table, in the order given."""
     return Edges(**{name: np.concatenate([part.columns()[name] for part in parts]) for name in Edges.layout()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """Starts of device work, and how they were explained."""
+
+    starts: int
+    unexplained: int  # began much later than everything that they are known to have waited for, or waited for nothing
+    unexplained_ns: int  # how much later, together
+    waits_recorded: int = 0  # waits of streams that the profiler recorded
+    waits_inferred: int = 0  # told by the order of calls
+    waits_guessed: int = 0  # told by time alone: something on another stream had just ended
+
+    @property
+    def share(self) -> float:
+        """Of device starts that nothing explains."""
+        return self.unexplained / max(self.starts, 1)
+
+
+def arrivals_by_rule(edges: Edges, time_ns: I64) -> I64:
+    """When each point would come by its edges, if all before it came as measured; NEVER_NS without an edge."""
+    arrival_ns = np.full(len(time_ns), NEVER_NS)
+    heads, first = edges.by_head
+    if len(heads):
+        arrival_ns[heads] = np.maximum.reduceat(time_ns[edges.tail] + edges.delay_ns, first)
+    return arrival_ns
+
+
+def with_residuals(edges: Edges, time_ns: I64) -> Edges:
+    """Delays with which every point comes when it was measured.
+
+    No edge holds its head up longer than that; and where all would let it come earlier, the one that decides is longer
+    by what is left.
+    """
+    heads, first = edges.by_head
+    if not len(heads):
+        return edges
+    measured_ns = time_ns[edges.head] - time_ns[edges.tail]
+    by_rule_ns = time_ns[edges.tail] + edges.delay_ns
+    delay_ns = np.minimum(edges.delay_ns, measured_ns)
+    latest_ns = np.maximum.reduceat(by_rule_ns, first)
+    decides = by_rule_ns == np.repeat(latest_ns, np.diff(np.append(first, len(edges))))
+    _, decisive = np.unique(edges.head[decides], return_index=True)
+    chosen = np.flatnonzero(decides)[decisive]
+    early = latest_ns < time_ns[heads]
+    delay_ns[chosen[early]] = measured_ns[chosen[early]]
+    return replace(edges, delay_ns=delay_ns)

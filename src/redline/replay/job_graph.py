@@ -11,11 +11,10 @@ from itertools import pairwise
 import numpy as np
 
 from redline.job.collectives import RankArrivals, rows_by_rank
-from redline.job.matched_collectives import MatchedCollectives, meet
-from redline.ledger.job.shared_collectives import ONE_WAY, rank_arrivals
-from redline.replay.edges import EdgeKind, EdgeList, Edges, joined_edges
+from redline.job.matched_collectives import MatchedCollectives, match_collectives
+from redline.ledger.job.collective_table import ONE_WAY, rank_arrivals
+from redline.replay.edges import FAR_NS, EdgeKind, EdgeList, Edges, joined_edges, with_residuals
 from redline.replay.rank_graph import ORIGIN, RankGraph
-from redline.replay.residuals import FAR_NS, with_residuals
 from redline.timeline.table import I64
 
 
@@ -49,7 +48,7 @@ class JobGraph:
 
 def job_graph_of(graphs: Sequence[RankGraph]) -> JobGraph:
     """One rank or many, in order of rank."""
-    shared = meet([_arrivals(index, graph) for index, graph in enumerate(graphs)], ONE_WAY)
+    shared = match_collectives([_arrivals(index, graph) for index, graph in enumerate(graphs)], ONE_WAY)
     own_clock_ns = np.array([graph.zero_ns for graph in graphs], np.int64) - np.array(shared.clocks.offset_ns, np.int64)
     begins_ns = own_clock_ns + [int(graph.time_ns[ORIGIN]) for graph in graphs]
     shift_ns = own_clock_ns - int(begins_ns.min())

@@ -6,31 +6,150 @@ work. In the exact delays, what a start took beyond that stays with the edge tha
 is the honest test: it says how much of the timeline the recorded dependencies explain.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from redline.ledger.rank.activity import window_of
+from redline.ledger.rank.activity import Mask, window_of
 from redline.ledger.rank.exchanges import NamedExchanges, series_of
-from redline.replay.blocked_calls import BlockedCalls, blocked_calls
-from redline.replay.cpu_order import recorded_work
-from redline.replay.device_order import Latencies, StreamOrder, latencies_of, stream_order
-from redline.replay.edges import EdgeKind, EdgeList, Edges
-from redline.replay.explained import Explained
-from redline.replay.host_order import HostPoints, add_host_order, hand_overs_of, main_lane
-from redline.replay.loader_batches import loader_batches
-from redline.replay.recorded_order import RecordedWork
+from redline.ledger.rank.name_matching import matching
+from redline.ledger.rank.step_borders import last_work_of_steps, step_borders
+from redline.replay.edges import (
+    FAR_NS,
+    NEVER_NS,
+    EdgeKind,
+    EdgeList,
+    Edges,
+    Explained,
+    arrivals_by_rule,
+    with_residuals,
+)
+from redline.replay.recorded_order import (
+    HostPoints,
+    Latencies,
+    RecordedWork,
+    StreamOrder,
+    add_host_order,
+    hand_overs_of,
+    latencies_of,
+    main_lane,
+    recorded_work,
+    stream_order,
+)
 from redline.replay.replay import GONE_NS
-from redline.replay.residuals import FAR_NS, NEVER_NS, arrivals_by_rule, with_residuals
-from redline.replay.step_points import BorderPoints, StepBorders, TimedPoints, borders_of
-from redline.replay.stream_waits import COINCIDENCE_NS, StreamWaits, coinciding_waits, waits_between_streams
+from redline.replay.stream_waits import (
+    COINCIDENCE_NS,
+    BlockedCalls,
+    StreamWaits,
+    blocked_calls,
+    coinciding_waits,
+    waits_between_streams,
+)
+from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.trace import schema
 from redline.trace.steps import IN_SEQUENCE
 
 ORIGIN = 0  # the point from which the window begins
 UNEXPLAINED_NS = 20_000  # a start that comes this much later than all that it waited for
 _UNEXPLAINED_ON_CPU_NS = 1_000_000  # threads wait for cores, too
+_Tail = tuple[int, int]  # point, its time
+_WAITED_NS, _WAITED_SHARE = 1_000_000, 0.05  # taking a batch that is there takes less, also as a share of the interval
+NOT_COUNTED = "the trace does not say how many workers the data loader has"
+NOT_WAITED = "the loop does not wait for the workers of its data loader, so what a batch takes them does not show"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedPoints:
+    """Points in order of time."""
+
+    number: I64
+    time_ns: I64
+
+    @classmethod
+    def of(cls, number: I64, time_ns: I64) -> "TimedPoints":
+        order = np.argsort(time_ns, kind="stable")
+        return cls(number=number[order], time_ns=time_ns[order])
+
+    def last_until(self, at_ns: int) -> Iterator[_Tail]:
+        at = int(np.searchsorted(self.time_ns, at_ns, side="right")) - 1
+        if at >= 0:
+            yield int(self.number[at]), int(self.time_ns[at])
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepBorders:
+    """When steps begin and end, and what decides it."""
+
+    start_ns: I64
+    end_ns: I64
+    marks_ns: I64  # of the host, inside the window, each once
+    marked_end_ns: I64  # of each step: when the host marked its end
+    last_row: I64  # of each step: the work that it launched on the busiest stream and that ended last; NONE for none
+
+
+def borders_of(timeline: Timeline, window_ns: tuple[int, int], *, is_marked: bool) -> StepBorders:
+    start_ns, end_ns = step_borders(timeline, window_ns)
+    steps = timeline.steps
+    marks_ns = np.unique(np.clip(np.concatenate([steps.start_ns, steps.end_ns]), *window_ns))
+    return StepBorders(
+        start_ns=start_ns,
+        end_ns=end_ns,
+        marks_ns=marks_ns if is_marked else marks_ns[:0],
+        marked_end_ns=np.clip(steps.end_ns, *window_ns),
+        last_row=last_work_of_steps(timeline),
+    )
+
+
+class BorderPoints:
+    """Adds the points of borders, which are numbered from `first` on, and their edges."""
+
+    def __init__(self, borders: StepBorders, first: int, edges: EdgeList, origin: _Tail) -> None:
+        self._borders, self._first, self._edges, self._origin = borders, first, edges, origin
+        self.times_ns: list[int] = []
+
+    def add(self, marks: TimedPoints, host: TimedPoints, device: TimedPoints, ended: dict[int, _Tail]) -> Column:
+        """[step, 2]: the points where each step begins and ends. `ended` has the end of each row of device work."""
+        borders = self._borders
+        mark_at = dict(zip(marks.time_ns.tolist(), marks.number.tolist(), strict=True))
+        points = np.empty((len(borders.start_ns), 2), np.int64)
+        before: _Tail | None = None
+        rows = zip(
+            *(c.tolist() for c in (borders.start_ns, borders.end_ns, borders.marked_end_ns, borders.last_row)),
+            strict=True,
+        )
+        for step, (start_ns, end_ns, marked_ns, last_row) in enumerate(rows):
+            fallback = [*host.last_until(start_ns), *device.last_until(start_ns), self._origin]
+            if before is not None and before[1] == start_ns:
+                points[step, 0] = before[0]
+            else:
+                sure = [(mark_at[start_ns], start_ns)] if start_ns in mark_at else []
+                points[step, 0] = self._border(start_ns, [*sure, *([before] if before else [])], fallback)
+            sure = [(int(points[step, 0]), start_ns)]
+            if marked_ns in mark_at:
+                sure.append((mark_at[marked_ns], marked_ns))
+            if last_row in ended:
+                sure.append(ended[last_row])
+            fallback = [*host.last_until(end_ns), *device.last_until(end_ns), self._origin]
+            points[step, 1] = self._border(end_ns, sure, fallback)
+            before = int(points[step, 1]), end_ns
+        return points
+
+    def _border(self, at_ns: int, sure: list[_Tail], fallback: list[_Tail]) -> int:
+        """After all of `sure`; if none of them is there at the time, after what of `fallback` was there last."""
+        point = self._first + len(self.times_ns)
+        self.times_ns.append(at_ns)
+        head = np.array([point])
+        for tail, tail_ns in sure:
+            self._edges.add(EdgeKind.BORDER, tail, head, min(0, at_ns - tail_ns))
+        if max((tail_ns for _, tail_ns in sure), default=at_ns - 1) < at_ns:
+            for tail, _ in fallback:
+                self._edges.add(EdgeKind.BORDER, tail, head, 0)
+            tail, tail_ns = max((*sure, *fallback), key=lambda known: known[1])
+            self._edges.add(EdgeKind.BORDER, tail, head, at_ns - tail_ns)
+        return point
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,3 +377,43 @@ class _Building:
         return np.where(
             arrival_ns[self.work_start] == NEVER_NS, FAR_NS, self.work.start_ns - arrival_ns[self.work_start]
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderBatches:
+    """The calls in which a thread got its batches, in order."""
+
+    lane: int
+    end_ns: I64
+    worker_ns: float = 0.0  # what one worker takes for a batch
+    why_unknown: str = ""  # why that is not known
+
+
+def loader_batches(timeline: Timeline) -> LoaderBatches | None:
+    """Of the thread with most batches; None where none loads two."""
+    spans = timeline.spans
+    rows = spans.rows_of(Kind.ANNOTATION)
+    rows = rows[matching(timeline, rows, schema.is_data_loader)]
+    lane = int(np.bincount(spans.lane[rows]).argmax()) if len(rows) else 0
+    rows = rows[spans.lane[rows] == lane]
+    calls = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])
+    if len(calls) < 2:
+        return None
+    start_ns, end_ns = calls.start, calls.end
+    if matching(timeline, rows, schema.is_loader_in_process).all():
+        return LoaderBatches(lane=lane, end_ns=end_ns, worker_ns=float((end_ns - start_ns).mean()))
+    loaders = timeline.evidence.facts.loaders
+    workers = loaders[0].workers if len(loaders) == 1 else 0
+    interval_ns = float(end_ns[-1] - end_ns[0]) / (len(calls) - 1)
+    waited = end_ns - start_ns > max(_WAITED_NS, _WAITED_SHARE * interval_ns)
+    if not workers:
+        return LoaderBatches(lane=lane, end_ns=end_ns, why_unknown=NOT_COUNTED)
+    if not _in_each_round(waited, workers):
+        return LoaderBatches(lane=lane, end_ns=end_ns, why_unknown=NOT_WAITED)
+    return LoaderBatches(lane=lane, end_ns=end_ns, worker_ns=workers * interval_ns)
+
+
+def _in_each_round(waited: Mask, workers: int) -> bool:
+    """Whether the loop waited for one of any so many batches in a row: workers in step bring theirs together."""
+    before = np.append(0, np.cumsum(waited))
+    return len(waited) > workers and bool((before[workers:] > before[:-workers]).all())

@@ -46,6 +46,17 @@ class ReplayPlan:
 
 
 def plan_of(edges: Edges, points: int) -> ReplayPlan:
+    """Order the points of a graph so that NumPy computes whole chains of them at once.
+
+    A thread calls 0, 1, 4; call 0 launches a kernel that runs from 2 to 3, and call 4 waits for its end:
+
+    edges    0: 0 > 1 host   1: 0 > 2 launch   2: 2 > 3 device   3: 1 > 4 host   4: 3 > 4 wait
+    chains   [0 1 4] [2 3]
+    levels   [0 1] | [2 3] | [4]      2 waits for another chain, and 4 for a later level: each begins one
+    points   0  1 | 2  3 | 4
+    along    -  0 | -  2 | -          the edges inside of chains: running sums
+    cross         | 1    | 3 4        edges from earlier levels: the latest of each head's is where its chain begins
+    """
     chain_edge = _chain_edges(edges, points)
     level = _levels(edges, points, chain_edge)
     before = np.where(chain_edge != NONE, np.append(edges.tail, NONE)[chain_edge], NONE)

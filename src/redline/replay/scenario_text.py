@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from redline.errors import UsageError
 from redline.replay.changes import Scenario, Target, TimeChange
-from redline.trace.kernel_classes import KERNEL_CLASSES
+from redline.trace.schema import KERNEL_CLASSES
 
 MOST_SCENARIOS = 64
 _MOST_CHANGES = 32

@@ -5,24 +5,58 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from redline.ledger.rank.activity import loader_time, own_time_of_operators
 from redline.ledger.rank.name_matching import matching
 from redline.replay.changes import Scenario, SpanChange, Target, TimeChange
 from redline.replay.edges import EdgeKind
-from redline.replay.host_weights import WeighedTime
-from redline.replay.loader_batches import LoaderBatches, loader_batches
-from redline.replay.rank_graph import RankGraph
+from redline.replay.rank_graph import LoaderBatches, RankGraph, loader_batches
 from redline.replay.recorded_order import runs_on_cpu
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column, Table, column, grouped
 from redline.timeline.timeline import NONE, Kind, Timeline
-from redline.trace.kernel_classes import KERNEL_CLASSES, kernel_class
+from redline.trace.schema import KERNEL_CLASSES, kernel_class
 
 NETWORK_LATENCY_NS = 20_000  # at most this of a transfer is latency; where a shorter one of its kind ran, that
 _HOST_KINDS = (EdgeKind.HOST, EdgeKind.RETURN)
 _DEVICE_KINDS = (EdgeKind.DEVICE, EdgeKind.TRANSFER)
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeighedTime:
+    """Times of some threads become `factor` times what they were.
+
+    Between two points of the graph a thread may load, compute and launch. Where the loader is gone, what is left of the
+    stretch is all of the rest, and not a bit less of everything.
+    """
+
+    time: Mapping[int, Intervals]  # by thread
+    factor: float
+    outside: bool = False  # what is not in these times does, of all threads
+
+
+class ThreadWeights:
+    """Time on one thread as a scenario has it: it runs slower or faster where the scenario changes what runs."""
+
+    def __init__(self, lane: int, weighed: Sequence[WeighedTime]) -> None:
+        own = [(one, one.time.get(lane, Intervals.empty())) for one in weighed]
+        borders = [borders for one, time in own if len(time) for borders in (time.start, time.end)]
+        self._at_ns = np.unique(np.concatenate([np.zeros(1, np.int64), *borders]))
+        self._rate = np.ones(len(self._at_ns))
+        for one, time in own:
+            inside = time.contains(self._at_ns) if len(time) else np.zeros(len(self._at_ns), bool)
+            self._rate[~inside if one.outside else inside] *= one.factor
+        lengths = np.diff(self._at_ns) * self._rate[:-1]
+        self._passed = np.concatenate([np.zeros(1), np.cumsum(lengths)])
+
+    def __call__(self, time_ns: I64) -> Floats:
+        """Weighed time that has passed by then."""
+        place = np.clip(np.searchsorted(self._at_ns, time_ns, side="right") - 1, 0, len(self._at_ns) - 1)
+        passed: Floats = self._passed[place] + (time_ns - self._at_ns[place]) * self._rate[place]
+        return passed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from redline.job.job import Job
-from redline.job.summary import RankSummary
+from redline.job.job import Job, RankSummary
 from redline.report.data import enveloped, picked
 from redline.report.document import Document, Heading, Items, LabelledLines, ReportTable
 from redline.report.text_parts import about_some_ranks, clipped, plural, rank_list, share

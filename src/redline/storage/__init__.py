@@ -61,7 +61,7 @@ def shown(name: str | os.PathLike[str]) -> str:
 
 
 def is_remote(path: Path) -> bool:
-    from redline.artifacts.stored_path import StoredPath
+    from redline.artifacts import StoredPath
 
     return isinstance(path, StoredPath)
 
@@ -82,7 +82,7 @@ def ahead(paths: Sequence[Path]) -> Iterable[Path]:
     """The same paths; digests in a store are fetched a little before their turn."""
     if not all(map(is_remote, paths)):
         return paths
-    from redline.storage.ahead import fetched_ahead
+    from redline.storage.fetch import fetched_ahead
 
     return fetched_ahead(paths)
 
@@ -98,7 +98,7 @@ def look_anew(path: Path) -> None:
 @contextmanager
 def beginning_of(path: Path, most_bytes: int) -> Iterator[Path]:
     """The file itself, or of an object a file of its first bytes: enough to tell what it is."""
-    from redline.artifacts.stored_path import StoredPath
+    from redline.artifacts import StoredPath
 
     if not isinstance(path, StoredPath):
         yield path
@@ -115,7 +115,7 @@ def matches(pattern: str) -> list[Path]:
 
     if not is_remote(path_of(pattern)):
         return [Path(match) for match in glob.glob(pattern, recursive=True)]  # noqa: PTH207 (absolute patterns)
-    from redline.storage.patterns import remote_matches
+    from redline.storage.listing import remote_matches
 
     return remote_matches(path_of(pattern))
 

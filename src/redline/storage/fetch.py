@@ -1,21 +1,30 @@
-"""An object as a file of this machine: in ranges that are read side by side, each checked and repeated by itself."""
+"""Objects fetched as files of this machine, in checked ranges, a little ahead of their turn; files uploaded whole."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from redline.errors import StorageError
-from redline.storage.filesystems import filesystem
-from redline.storage.known_objects import ObjectState, note, state_known, with_access
+from redline.artifacts import DIGEST_ENDING
+from redline.errors import InputError, OutputError, StorageError
+from redline.storage.filesystems import ShortReadError, filesystem, tried
+from redline.storage.known_objects import ObjectState, forget, note, state_known, with_access
 from redline.storage.listing import state_in
-from redline.storage.retries import ShortReadError, tried
 from redline.storage.spool import Copy, copy_of, keep, spool_folder
 
 RANGE_BYTES = 8_000_000
 SIDE_BY_SIDE = 4  # ranges; with their bytes, what a process needs of memory
 _MOST_CHANGES = 3  # of the object while it is read
+_WITH_FOLDERS = ("hdfs", "webhdfs", "sftp", "ssh", "ftp", "smb", "dbfs")
+"""Where a file can be seen while it is written: written under another name, then renamed."""
+_TRIES = 3  # of the whole; each part is tried several times by the library
+_PART_BYTES, _PARTS_AT_ONCE = 16_000_000, 4  # of what S3 takes in parts
+_DIGESTS_AT_ONCE = 8
+_AHEAD = 32  # objects of at most 32 KB
 
 
 def asked_state(url: str) -> ObjectState:
@@ -118,3 +127,70 @@ def _fetch_in_one(url: str, copy: Path) -> None:
     """Where the store does not say how large it is."""
     store = filesystem(url)
     tried(lambda: store.get_file(with_access(url), str(copy)), url)
+
+
+def has_folders(url: str) -> bool:
+    return url.partition(":")[0] in _WITH_FOLDERS
+
+
+def upload(part: Path, url: str) -> None:
+    """OutputError where it is not in the store afterwards; then nothing of it is."""
+    store = filesystem(url, writes=True)
+    if getattr(type(store), "_put_file", None) is None and store.protocol in ("http", "https"):
+        raise OutputError(f"cannot write {url}: nothing can be uploaded there")
+    try:
+        tried(lambda: _put(store, part, url), url, tries=_TRIES)
+        forget(url)
+        size_bytes = asked_state(url).size_bytes
+    except (FileNotFoundError, StorageError) as error:
+        reason = str(error).removeprefix(f"{url}: ") if isinstance(error, StorageError) else "there is no such bucket"
+        raise OutputError(f"cannot write {url}: {reason}") from None
+    if size_bytes not in (-1, part.stat().st_size):
+        raise OutputError(f"cannot write {url}: {size_bytes:,} bytes are there instead of {part.stat().st_size:,}")
+
+
+def _put(store: Any, part: Path, url: str) -> None:
+    if hasattr(store, "call_s3"):
+        store.put_file(str(part), with_access(url), chunksize=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+    elif has_folders(url):
+        target = store._strip_protocol(with_access(url))
+        unfinished = f"{target}.{os.urandom(4).hex()}.part"
+        try:
+            store.makedirs(target.rpartition("/")[0], exist_ok=True)
+            store.put_file(str(part), unfinished)
+            if store.exists(target):
+                store.rm_file(target)
+            store.mv(unfinished, target)
+        except BaseException:
+            with suppress(Exception):
+                store.rm_file(unfinished)
+            raise
+    else:
+        store.put_file(str(part), with_access(url))
+
+
+def fetched_ahead(paths: Sequence[Path]) -> Iterator[Path]:
+    """The same paths, each when its digest is here; of a trace, which may be cached, nothing is fetched."""
+    spool_folder()  # made once, not by each thread
+    waiting: deque[tuple[Path, Future[None]]] = deque()
+    left = iter(paths)
+    with ThreadPoolExecutor(_DIGESTS_AT_ONCE) as threads:
+        try:
+            while True:
+                for path in left:
+                    waiting.append((path, threads.submit(_fetch, path)))
+                    if len(waiting) >= _AHEAD:
+                        break
+                if not waiting:
+                    return
+                path, fetched = waiting.popleft()
+                fetched.result()
+                yield path
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+def _fetch(path: Path) -> None:
+    if path.name.endswith(DIGEST_ENDING):
+        with suppress(InputError, OSError):  # reading it says why
+            local_copy(path)

@@ -1,23 +1,26 @@
-"""Everything below a folder of a store: listed twice, and where the listings differ, each object is asked for."""
+"""What a folder of a store holds, and what a pattern in a URL means: listings are repeated until they agree."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import partial
+from glob import has_magic
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redline.errors import StorageError
-from redline.storage.filesystems import filesystem
+from redline.storage.filesystems import filesystem, tried
 from redline.storage.known_objects import ObjectState, with_access
-from redline.storage.retries import tried
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 _TAGS = ("ETag", "etag", "generation", "md5Hash", "checksum", "content_hash")
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
+_HIDDEN = "."
 
 
 class IncompleteListingError(OSError):
@@ -123,3 +126,36 @@ def _ns(time: object) -> int:
     if isinstance(time, datetime):
         return int(time.timestamp()) * 1_000_000_000 + time.microsecond * 1000
     return int(time * 1e9) if isinstance(time, int | float) else 0
+
+
+def remote_matches(pattern: Path) -> list[Path]:
+    """Objects and folders that match; only what is below the folder before the first pattern is listed."""
+    parts = pattern.parts
+    first = next((number for number, part in enumerate(parts) if has_magic(part)), len(parts))
+    if first == len(parts):
+        return [pattern] if pattern.exists() else []
+    if first < 3:  # root, scheme and bucket
+        return []
+    start = pattern
+    while len(start.parts) > first:
+        start = start.parent
+    return list(dict.fromkeys(_matching(start, parts[first:])))
+
+
+def _matching(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    wanted, further = parts[0], parts[1:]
+    for child in folder.iterdir():
+        if child.name.startswith(_HIDDEN) and not wanted.startswith(_HIDDEN):
+            continue
+        if wanted == "**":
+            if not further:
+                yield child
+            if child.is_dir():
+                yield from _matching(child, parts)
+        elif fnmatchcase(child.name, wanted):
+            if not further:
+                yield child
+            elif child.is_dir():
+                yield from _matching(child, further)
+    if wanted == "**" and further:
+        yield from _matching(folder, further)

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any
 
-from redline.artifacts.stored_path import StoredPath
+from redline.artifacts import StoredPath
 from redline.errors import OutputError, StorageError
 from redline.storage import known_objects, spool
 from redline.storage.known_objects import ObjectState
@@ -125,8 +125,7 @@ class RemotePath(StoredPath):
         """Nothing: folders of stores are what names of objects make of them, and others are made by an upload."""
 
     def unlink(self, missing_ok: bool = False) -> None:
-        from redline.storage.filesystems import filesystem
-        from redline.storage.retries import tried
+        from redline.storage.filesystems import filesystem, tried
 
         url = str(self)
         try:
@@ -150,7 +149,7 @@ class RemotePath(StoredPath):
             part.unlink(missing_ok=True)
 
     def upload(self, part: Path) -> None:
-        from redline.storage.upload import upload
+        from redline.storage.fetch import upload
 
         upload(part, str(self))
 

@@ -4,17 +4,19 @@ A batch is first decoded as a whole. Where that fails, the whole batch is mended
 again; where that fails too, each event is decoded, mended or dropped by itself, so damage costs at most its own event.
 """
 
+import json
 import re
 from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
 
 import msgspec
 
-from redline.timeline.problems import Reason
+from redline.timeline.problems import ProblemLog, Reason
 from redline.trace.document import BETWEEN_EVENTS, EventChunk, TraceDocument
 from redline.trace.fast_decode import UNREADABLE, as_list, decoded_fast, repeats_keys
-from redline.trace.lenient_decode import event_from, loose_decoder
 from redline.trace.repair import Mend, mends_of, repairs
-from redline.trace.schema import CATEGORY_KEY, DURATION_KEY, TIME_AS_STRING, ExactEvent
+from redline.trace.schema import CATEGORY_KEY, DURATION_KEY, KEPT_FIRST, TIME_AS_STRING, Args, ExactEvent
 from redline.trace.times import Decoded, with_exact_times
 
 _PUT_BACK_LIMIT_BYTES = 256 << 10
@@ -247,7 +249,7 @@ class Decoder:
         if reason in self._log:
             self._log.add(reason)
         else:
-            self._log.add(reason, offset=offset, example=_shown(text))
+            self._log.add(reason, offset=offset, example=" ".join(text[:160].decode("utf-8", "replace").split()))
 
 
 class _Luck:
@@ -307,5 +309,79 @@ def _is_unfinished(text: bytes) -> bool:
     return False
 
 
-def _shown(text: bytes) -> str:
-    return " ".join(text[:160].decode("utf-8", "replace").split())
+def loose_decoder(oddities: set[Reason]) -> json.JSONDecoder:
+    """A decoder of any JSON that resolves repeated keys and takes inf and NaN as missing, and says so."""
+
+    def resolve(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        resolved: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in resolved:
+                oddities.add(Reason.DUPLICATE_KEY)
+                if key in KEPT_FIRST:
+                    continue
+            resolved[key] = value
+        return resolved
+
+    def nothing(_: str) -> None:
+        oddities.add(Reason.NOT_A_NUMBER)
+
+    return json.JSONDecoder(
+        object_pairs_hook=resolve, parse_float=_bounded_decimal, parse_int=_bounded_int, parse_constant=nothing
+    )
+
+
+def _bounded_decimal(number: str) -> Decimal | None:
+    try:
+        return Decimal(number)
+    except ArithmeticError:  # an exponent beyond what even a Decimal holds
+        return None
+
+
+def _bounded_int(digits: str) -> int | str:
+    return int(digits) if len(digits) < 40 else digits
+
+
+def event_from(value: Any, log: ProblemLog, offset: int) -> ExactEvent | None:
+    """An event from a JSON value, field by field; fields of the wrong type are taken as missing."""
+    if not isinstance(value, dict):
+        log.add(Reason.NOT_AN_EVENT, offset=offset, example=str(value)[:80])
+        return None
+    event = ExactEvent()
+    bad = _fill(event, value)
+    args = value.get("args")
+    if isinstance(args, dict):
+        event.args = Args()
+        bad += _fill(event.args, args)
+    elif args is not None:
+        bad.append("args")
+    if bad:
+        log.add(Reason.BAD_FIELD, offset=offset, example=", ".join(bad))
+    return event
+
+
+_FIELDS = {
+    struct: {
+        field.encode_name: (field.name, field.type) for field in msgspec.structs.fields(struct) if field.name != "args"
+    }
+    for struct in (ExactEvent, Args)
+}
+
+
+def _fill(struct: ExactEvent | Args, values: dict[str, Any]) -> list[str]:
+    """Set what fits the struct's types, and give the names of what does not."""
+    bad = []
+    known = _FIELDS[type(struct)]
+    for key, value in values.items():
+        if value is None or key not in known:
+            continue
+        name, wanted = known[key]
+        try:
+            if wanted is msgspec.Raw:
+                converted: Any = msgspec.Raw(msgspec.json.encode(value))
+            else:
+                converted = msgspec.convert(value, wanted, strict=False)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
+            bad.append(key)
+            continue
+        setattr(struct, name, converted)
+    return bad

@@ -4,15 +4,16 @@ import os
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import IO, Protocol, cast
 
 import zstandard
 from isal import isal_zlib
 
+from redline.artifacts import open_ordinary
 from redline.errors import InputError, NotATraceError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
-from redline.trace.trace_file import RegularFile
 from redline.units import format_bytes
 
 PIECE_BYTES = 1 << 20
@@ -296,3 +297,23 @@ class _TarMember:
         except tarfile.TarError as error:
             self._log.add(Reason.TRUNCATED_FILE, example=str(error))
             return b""
+
+
+class RegularFile(FileIO):
+    """A device or a pipe is refused, as it may block, never end, or be gone once it was read."""
+
+    def __init__(self, path: Path) -> None:
+        self._shown = path
+        try:
+            super().__init__(open_ordinary(path), "rb")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be opened ({error.strerror}).") from error
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        try:
+            piece = super().read(size)
+        except OSError as error:
+            raise InputError(f"{self._shown}: reading it failed at byte {self.tell():,} ({error.strerror}).") from error
+        if piece is None:  # of the system's own files some wait for more to come
+            raise RefusedInputError(f"{self._shown}: has no end, only more to come; not read.")
+        return piece

@@ -10,7 +10,7 @@ from redline.timeline.table import I32, I64, grouped, numbers_in
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind
 from redline.trace.column_builder import LaneKey
 from redline.trace.columns import RawColumns, TableType
-from redline.trace.correlate import launching_calls
+from redline.trace.link import launching_calls
 from redline.trace.rank_claim import rank_from
 from redline.trace.sanity import SIDE_TABLES, reindexed
 from redline.trace.schema import RANK_PROCESS_NAME

@@ -1,6 +1,7 @@
 """One trace file to timelines: the pure function that a loop, a process pool or a cluster can run."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 
 from redline.artifacts.masking import masked, masked_texts
 from redline.errors import DamagedError, InputError
+from redline.timeline.host_evidence import GroupCount
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import encodable, numbers_in
 from redline.timeline.timeline import (
@@ -26,19 +28,16 @@ from redline.timeline.timeline import (
 from redline.trace import rank_claim, schema
 from redline.trace.column_builder import LaneKey
 from redline.trace.columns import RawColumns
-from redline.trace.consistency import note_contradictions
+from redline.trace.devices import device_of, told_apart, with_named_devices
 from redline.trace.document import TraceDocument
-from redline.trace.group_numbers import numbered
 from redline.trace.host_evidence import evidence_of
 from redline.trace.inflate import Limits, TraceContent, contents
 from redline.trace.link import linked
 from redline.trace.metadata import base_time_ns, metadata_of, stated_origin, stated_rank
-from redline.trace.parallel import collected
+from redline.trace.parallel import Worker, collected, workers
 from redline.trace.processes import by_process, named_rank
-from redline.trace.sanity import sane
+from redline.trace.sanity import note_contradictions, sane
 from redline.trace.steps import find_steps
-from redline.trace.unknown_devices import device_of, told_apart, with_named_devices
-from redline.trace.workers import Worker, workers
 
 Result = TypeVar("Result")
 _LARGE_BYTES = 40_000_000  # of text
@@ -175,7 +174,7 @@ def _timeline(
         rank_origin=claim[1],
         zero_ns=zero_ns,
         texts=(),  # shared by all ranks, once they are complete
-        lanes=_lanes(raw),
+        lanes=tuple(_lane(raw, index, key) for index, key in enumerate(raw.lanes)),
         spans=links.spans,
         operators=links.operators,
         calls=raw.calls,
@@ -218,10 +217,6 @@ def _rank_claim(metadata: dict[str, Any], raw: RawColumns, process: int | str, s
         if rank != NONE:
             return rank, origin
     return NONE, rank_claim.FROM_ORDER
-
-
-def _lanes(raw: RawColumns) -> tuple[Lane, ...]:
-    return tuple(_lane(raw, index, key) for index, key in enumerate(raw.lanes))
 
 
 def _lane(raw: RawColumns, index: int, key: LaneKey) -> Lane:
@@ -268,3 +263,23 @@ def refuse_damage(source: Source) -> None:
             f"{source.name}: damaged ({worst.count} x {worst.reason.code}: {worst.reason.sentence}{more}).\n"
             "Read it without `strict=True` to use the rest."
         )
+
+
+def numbered(timeline: Timeline, texts: Sequence[str]) -> Timeline:
+    """Where only one group was at work, and had as many collectives as there are in the trace: in order of start.
+
+    Of several groups nothing in the trace tells which collective is whose.
+    """
+    at_work = [group for group in timeline.evidence.groups if group.closed > group.opened]
+    comms = timeline.communications
+    names = timeline.spans.name[comms.row].tolist()
+    counted = np.flatnonzero([schema.is_counted_by_group(texts[name]) for name in names])
+    if len(at_work) != 1 or not _agrees(at_work[0], len(counted)) or (comms.sequence[counted] != NONE).any():
+        return timeline
+    sequence = comms.sequence.astype(np.int64)
+    sequence[counted] = at_work[0].opened + np.arange(len(counted))
+    return replace(timeline, communications=replace(comms, sequence=sequence))
+
+
+def _agrees(group: GroupCount, counted: int) -> bool:
+    return group.opened >= 0 and group.closed - group.opened == counted

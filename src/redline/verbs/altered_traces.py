@@ -14,7 +14,7 @@ from redline.replay.altered import MADE_BY, altered_timeline
 from redline.replay.changes import Scenario
 from redline.replay.forecast import ScenarioReplay
 from redline.replay.job_graph import JobGraph
-from redline.trace.write import write_timelines
+from redline.trace.perfetto import write_timelines
 
 
 class AlteredTraces:

@@ -15,7 +15,7 @@ from redline.job.read_files import JobOptions
 from redline.ledger.job.combine import Diagnosis, combine
 from redline.ledger.job.digests import analysis_again, digest_job
 from redline.ledger.job.first_screen import outline_of
-from redline.ledger.job.typical_rank import typical_place
+from redline.ledger.job.outlier_ranks import typical_place
 from redline.ledger.rank.digest import RuleMatcher
 from redline.ledger.rank.digest_file import is_digest
 from redline.progress import Progress, ProgressStage, silent

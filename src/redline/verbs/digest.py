@@ -9,8 +9,7 @@ from redline.findings.match import match_rules
 from redline.job.find_files import read_found
 from redline.job.read_files import JobOptions
 from redline.job.shard import Shard
-from redline.ledger.job.digest_targets import digest_targets, refuse_doubles
-from redline.ledger.job.digests import Digested, digest_job
+from redline.ledger.job.digests import Digested, digest_job, digest_targets, refuse_doubles
 from redline.ledger.rank.digest_file import Saved, save_digest
 from redline.progress import Progress, ProgressStage, silent
 from redline.report.redaction.redactor import Redactor

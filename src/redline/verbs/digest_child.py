@@ -90,7 +90,7 @@ def _standing_out(folder: Path, own: Sequence[int]) -> dict[str, str]:
     from redline.artifacts import DIGEST_ENDING
     from redline.errors import InputError
     from redline.ledger.job.combine import combine
-    from redline.ledger.job.standing_out import ranks_that_stand_out
+    from redline.ledger.job.outlier_ranks import ranks_that_stand_out
     from redline.ledger.rank.digest_file import load_digest
 
     mine = [folder / f"rank-{rank}{DIGEST_ENDING}" for rank in own]

@@ -11,8 +11,7 @@ from redline.job.find_files import TRACE_ENDINGS, find_traces
 from redline.job.read_failures import Failure, attempted, failure_of
 from redline.ledger.memory.device_memory import DeviceMemory, read_device_memories
 from redline.ledger.memory.plan_comparison import PlannedMemory
-from redline.ledger.memory.timeline_device_memory import timeline_device_memory
-from redline.ledger.memory.trace_device_memory import trace_device_memories
+from redline.ledger.memory.trace_device_memory import timeline_device_memory, trace_device_memories
 from redline.progress import Progress, ProgressStage, silent
 from redline.report.memory.memory_result import MemoryResult
 from redline.storage import below, look_anew, matches, path_of, shown

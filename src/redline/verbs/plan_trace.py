@@ -10,7 +10,7 @@ from redline.plan.train.kernels import half_format
 from redline.plan.train.simulation.pipeline_messages import TYPES
 from redline.plan.train.simulation.predicted import PredictedStep, predicted_step
 from redline.storage import path_of
-from redline.trace.write import write_timelines
+from redline.trace.perfetto import write_timelines
 
 if TYPE_CHECKING:
     from redline.plan.train.search.training_plan import TrainingPlan

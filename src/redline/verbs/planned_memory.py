@@ -10,8 +10,7 @@ import msgspec
 
 from redline.artifacts.file_kind import FileKind
 from redline.errors import InputError
-from redline.ledger.memory.plan_accounts import OUTSIDE_PART, planned_accounts
-from redline.ledger.memory.plan_comparison import PlannedMemory
+from redline.ledger.memory.plan_comparison import OUTSIDE_PART, PlannedMemory, planned_accounts
 from redline.plan.train.layout import Layout
 from redline.plan.train.step_cost import MemoryUse
 from redline.plan.train.training_choices import PipelineSchedule, Recompute

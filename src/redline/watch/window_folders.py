@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.artifacts import DIGEST_ENDING
-from redline.artifacts.run_folders import restart_number, window_number
+from redline.artifacts import DIGEST_ENDING, restart_number, window_number
 from redline.errors import InputError, UsageError
 from redline.job.find_files import RUN_DIGESTS
 from redline.storage import look_anew

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from redline.errors import InputError
 from redline.findings.match import check_matches, match_rules
-from redline.job.job import read_job
+from redline.job.job import read_job, summarise
 from redline.job.merge import write_merged
 from redline.job.read_files import JobOptions
-from redline.job.summary import summarise
 from redline.ledger.rank.digest import digest_of
 from redline.ledger.rank.digest_file import decoded, encoded
 from redline.report.data import json_text

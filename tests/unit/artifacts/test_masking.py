@@ -6,8 +6,7 @@ from time import process_time
 
 import pytest
 
-from redline.artifacts.masked_json import JsonMasker, masked_value
-from redline.artifacts.masking import MASK, masked, masked_text, masked_texts
+from redline.artifacts.masking import MASK, JsonMasker, masked, masked_text, masked_texts, masked_value
 
 # Each with what must be gone. Written before the patterns were tuned, as is the list of what stays.
 SECRET_ARGUMENTS = [

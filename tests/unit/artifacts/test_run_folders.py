@@ -2,7 +2,7 @@
 
 import pytest
 
-from redline.artifacts.run_folders import restart_number, window_number
+from redline.artifacts import restart_number, window_number
 
 
 @pytest.mark.parametrize(("name", "number"), [("window-0", 0), ("window-12", 12)])

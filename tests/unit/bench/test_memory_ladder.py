@@ -11,7 +11,7 @@ import pytest
 import redline
 from bench.memory.ladder import ClimbedRung, tables
 from bench.memory.ladder_rungs import LADDER, RUNGS, SIZES, model_config, plan_arguments
-from redline.ledger.memory.memory_accounts import MemoryAccount
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.plan_comparison import PlannedMemory, compare_plan
 from redline.verbs.planned_memory import planned_memory
 from tests.support.memory_plans import measured, planned

@@ -50,13 +50,13 @@ READERS = {
                 "trace/metadata.py",
                 "trace/rank_claim.py",
                 "trace/reader.py",
-                "trace/trace_file.py",
+                "trace/inflate.py",
             ),
         ),
         "trace",
     ),
-    **dict.fromkeys(("trace/entries.py", "trace/store.py", "ledger/rank/digest_cache.py"), "a cache, with checksums"),
-    **dict.fromkeys(("trace/cache_key.py", "tuning/source_text.py"), "a source file, as text or bytes"),
+    **dict.fromkeys(("trace/entries.py", "trace/store.py", "ledger/rank/file_digests.py"), "a cache, with checksums"),
+    **dict.fromkeys(("trace/cache.py", "tuning/source_text.py"), "a source file, as text or bytes"),
     **dict.fromkeys(
         (
             *("findings/pages.py", "hardware/catalogue.py", "model/known.py"),
@@ -120,9 +120,9 @@ ASIDE = {
     **dict.fromkeys(
         ("capture/settings.py", "capture/supervisor/run_folder.py", "capture/supervisor/supervise.py"), PIPE
     ),
-    **dict.fromkeys(("capture/supervisor/source_digests.py", "lake/sql_process.py", "trace/workers.py"), PIPE),
+    **dict.fromkeys(("capture/supervisor/source_digests.py", "lake/sql_process.py", "trace/parallel.py"), PIPE),
     **dict.fromkeys(("verbs/digest_child.py", "trace/steps.py", "cli/calibrate.py"), PIPE),
-    **dict.fromkeys(("artifacts/masked_json.py", "findings/rules/kernels_needless.py"), COLUMN),
+    **dict.fromkeys(("artifacts/masking.py", "findings/rules/kernels_needless.py"), COLUMN),
     **dict.fromkeys(("ledger/rank/exchanges.py", "report/redaction/redactor.py"), COLUMN),
     "report/terminal.py": "its own function of this name",
     **dict.fromkeys(("roofline/arguments.py", "roofline/sizes.py", "verbs/plan_measured.py"), COLUMN),

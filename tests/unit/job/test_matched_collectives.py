@@ -12,9 +12,8 @@ import pytest
 
 from redline.job.read_files import JobOptions
 from redline.ledger.accounts import Account
-from redline.ledger.job.collective_table import CollectiveRow
+from redline.ledger.job.collective_table import CollectiveRow, shared_collectives
 from redline.ledger.job.combine import Diagnosis, combine
-from redline.ledger.job.shared_collectives import shared_collectives
 from redline.ledger.rank.digest import Digest, digest_of
 from redline.timeline.intervals import Intervals
 from redline.trace.reader import read_file

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from redline.job.summary import RankSummary, summarise
+from redline.job.job import RankSummary, summarise
 from tests.support.damage.seed import seed_trace
 from tests.support.events import Event, document, kernel, launch, op, read_one, region, span
 

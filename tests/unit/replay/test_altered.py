@@ -19,8 +19,8 @@ from redline.replay.replay import replayed
 from redline.replay.scenario_text import parse_scenario
 from redline.timeline.timeline import TABLES, Kind, Timeline, TimelineOrigin
 from redline.trace import schema
+from redline.trace.perfetto import write_timelines
 from redline.trace.reader import read_file
-from redline.trace.write import write_timelines
 from tests.support.real_traces import RealTraces
 from tests.support.traces.jobspec import JobSpec, Straggler
 from tests.support.traces.synthetic import write_job

@@ -8,8 +8,7 @@ import pytest
 
 from redline.ledger.rank.digest import Digest, digest_of
 from redline.replay.changes import Scenario
-from redline.replay.digest_changes import digest_replay
-from redline.replay.digest_graph import graph_of_digest
+from redline.replay.digest_graph import digest_replay, graph_of_digest
 from redline.replay.forecast import JobReplay, rank_replay
 from redline.replay.replay import replayed
 from redline.replay.scenario_text import parse_scenario

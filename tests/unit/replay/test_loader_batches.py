@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from redline.replay.forecast import Forecast, JobReplay, rank_replay
-from redline.replay.loader_batches import NOT_COUNTED, NOT_WAITED, loader_batches
+from redline.replay.rank_graph import NOT_COUNTED, NOT_WAITED, loader_batches
 from redline.replay.scenario_text import parse_scenario
 from redline.timeline.host_evidence import LoaderFacts
 from redline.timeline.timeline import Timeline

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.replay.edges import EdgeKind, EdgeList, Edges
+from redline.replay.edges import EdgeKind, EdgeList, Edges, with_residuals
 from redline.replay.replay import GONE_NS, WaitForEachOtherError, plan_of, replayed
-from redline.replay.residuals import with_residuals
 from redline.timeline.table import I64
 
 BEGIN_NS = 5

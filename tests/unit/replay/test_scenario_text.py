@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from redline.errors import UsageError
 from redline.replay.changes import Target, TimeChange
 from redline.replay.scenario_text import MOST_SCENARIOS, parse_scenario, parse_scenarios, scenario_text
-from redline.trace.kernel_classes import KERNEL_CLASSES, kernel_class
+from redline.trace.schema import KERNEL_CLASSES, kernel_class
 
 _NAMED = (Target.KERNELS, Target.COLLECTIVES, Target.COPIES)
 _WHOLE = (Target.HOST, Target.LOADER, Target.SYNC, Target.NETWORK)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from redline.replay.cpu_order import recorded_work
 from redline.replay.forecast import JobReplay, rank_replay
+from redline.replay.recorded_order import recorded_work
 from redline.replay.stream_waits import inferred_waits, recorded_waits
 from redline.trace.reader import read_file
 from tests.support.real_traces import RealTraces

@@ -10,7 +10,7 @@ fsspec = pytest.importorskip("fsspec")
 
 from fsspec.implementations.memory import MemoryFileSystem  # noqa: E402
 
-from redline.storage import filesystems, known_objects, retries, spool  # noqa: E402
+from redline.storage import filesystems, known_objects, spool  # noqa: E402
 
 
 class FaultyStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -46,7 +46,7 @@ class FaultyStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no type
 @pytest.fixture(autouse=True)
 def stores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Both are empty; nothing is known of them; nobody waits between tries."""
-    monkeypatch.setattr(retries, "_FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(filesystems, "_FIRST_PAUSE_S", 0.0)
     fsspec.register_implementation("faulty", FaultyStore, clobber=True)
     for known in (known_objects._states, known_objects._children, known_objects._users, known_objects._queries):
         known.clear()

@@ -9,7 +9,7 @@ from redline.errors import InputError, StorageError
 from redline.job.find_files import find_traces
 from redline.storage import look_anew, matches, path_of
 from redline.storage.listing import _s3_objects
-from redline.trace.cache_key import state_of
+from redline.trace.cache import state_of
 
 Put = Callable[[str, bytes], None]
 NAMES = ("run.json", "window-1/rank2.json.gz", "window-1/rank10.json.gz", "window-1/.hidden", "steps/a.txt")

@@ -11,7 +11,7 @@ import pytest
 from redline.errors import DamagedError, InputError
 from redline.timeline.problems import Reason
 from redline.timeline.timeline import Timeline
-from redline.trace import cache, cache_key
+from redline.trace import cache
 from redline.trace.cache import cache_folder, read_cached
 from redline.trace.inflate import Limits
 from redline.trace.reader import ReadOptions, ReadResult, read_file
@@ -23,7 +23,7 @@ EVENTS = [region("ProfilerStep#1", 0, 50), region("my step", 10, 20), op("aten::
 @pytest.fixture(autouse=True)
 def every_trace_is_worth_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "WORTH_BYTES", 0)
-    monkeypatch.setattr(cache_key, "_SETTLED_NS", -(10**12))  # nor do tests wait for the clock of the file system
+    monkeypatch.setattr(cache, "_SETTLED_NS", -(10**12))  # nor do tests wait for the clock of the file system
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_file_that_changed_a_moment_ago_is_not_kept(
     trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Within one tick of the clock, two states of a file look alike."""
-    monkeypatch.setattr(cache_key, "_SETTLED_NS", 10**12)
+    monkeypatch.setattr(cache, "_SETTLED_NS", 10**12)
     read(trace, folder)
     assert not folder.exists()
 
@@ -165,16 +165,16 @@ def test_code_that_changed_after_it_was_imported_keeps_nothing(
     trace: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a notebook, while somebody edits the package: what runs is not what the files say."""
-    monkeypatch.setattr(cache_key, "_IMPORTED_NS", 0)
-    monkeypatch.setattr(cache, "code_key", cache_key.code_key.__wrapped__)
+    monkeypatch.setattr(cache, "_IMPORTED_NS", 0)
+    monkeypatch.setattr(cache, "code_key", cache.code_key.__wrapped__)
     assert len(read(trace, folder).spans) == 3
     assert not folder.exists()
 
 
 def test_code_that_cannot_be_read_has_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a package that is run from an archive."""
-    monkeypatch.setattr(cache_key, "_PACKAGE", tmp_path / "redline.zip" / "redline")
-    assert cache_key.code_key.__wrapped__(*cache_key.READING) == ""
+    monkeypatch.setattr(cache, "_PACKAGE", tmp_path / "redline.zip" / "redline")
+    assert cache.code_key.__wrapped__(*cache.READING) == ""
 
 
 @pytest.mark.parametrize("damage", [b"", b"rubbish", None])

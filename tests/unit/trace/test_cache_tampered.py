@@ -26,7 +26,7 @@ from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.timeline.table import Table
 from redline.timeline.timeline import TABLES
-from redline.trace import cache, cache_key, entries, store
+from redline.trace import cache, entries, store
 from redline.trace.cache import read_cached
 from redline.trace.entries import Entry
 from redline.trace.reader import ReadOptions, ReadResult
@@ -54,7 +54,7 @@ HEAD_BYTES = 8
 @pytest.fixture(autouse=True)
 def every_trace_is_worth_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "WORTH_BYTES", 0)
-    monkeypatch.setattr(cache_key, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(cache, "_SETTLED_NS", -(10**12))
 
 
 class Kept:
@@ -67,8 +67,8 @@ class Kept:
         assert self.diagnosed() == self.plain
         (self.columns,) = cached.glob("*.timelines")
         (self.digests,) = cached.glob("*.digests")
-        state = cache_key.state_of(self.trace).key
-        key = f"{state}|{ReadOptions().limits}|{cache_key.code_key(*cache_key.READING)}"
+        state = cache.state_of(self.trace).key
+        key = f"{state}|{ReadOptions().limits}|{cache.code_key(*cache.READING)}"
         self.entry = Entry(kind=store.KIND, schema_version=store.SCHEMA_VERSION, key=key)
         content = bytes(entries.load(cached, self.entry))
         length = int.from_bytes(content[:HEAD_BYTES], "little")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from redline.timeline.timeline import NONE
+from redline.trace.perfetto import write_timelines
 from redline.trace.reader import read_file
-from redline.trace.write import write_timelines
 from tests.support.events import document, read_one, region
 
 EVENTS = [

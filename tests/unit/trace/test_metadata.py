@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redline.job.summary import summarise
+from redline.job.job import summarise
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.timeline import Device
 from redline.trace.metadata import as_int, base_time_ns, metadata_of, stated_rank

@@ -17,8 +17,8 @@ from redline.errors import InputError
 from redline.job.read_files import JobOptions
 from redline.timeline.timeline import TABLES, Timeline
 from redline.trace import document, reader
+from redline.trace.parallel import Worker, workers
 from redline.trace.reader import ReadOptions, read_file
-from redline.trace.workers import Worker, workers
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded"
 TEXT = gzip.decompress((RECORDED / "ddp_rank0.pt.trace.json.gz").read_bytes())

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from redline.timeline.timeline import BUSY_KINDS, NONE, Kind, Timeline, Waiter
+from redline.trace.perfetto import write_timelines
 from redline.trace.reader import read_file
 from redline.trace.store import packed, unpacked
-from redline.trace.write import write_timelines
 from tests.support.events import Event, document, kernel, launch, names_of, read_one, span
 from tests.support.real_traces import RealTraces
 from tests.support.traces.synthetic import JobSpec, ParallelSizes, write_job

@@ -10,7 +10,7 @@ import pytest
 import redline
 from redline.cli import main
 from redline.errors import InputError
-from redline.ledger.memory.memory_accounts import MemoryAccount
+from redline.ledger.accounts import MemoryAccount
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.train.training_report import record_of
 from redline.verbs.plan_results import PlannedTraining

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING
-from redline.artifacts.masked_json import masked_value
+from redline.artifacts.masking import masked_value
 from redline.capture import shared_state as at
 from redline.capture.run_record import DIGESTS, FAILED, KEPT, RankDigest, RankRecord, WindowRecord
 from redline.capture.shared_state import ProcessSlot

@@ -2,19 +2,48 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Generic, TypeVar
 
 from redline.errors import InputError
 from redline.job.executors.executor import Executor, ExecutorChoice, WorkerDied, processes_for
-from redline.job.executors.stragglers import Pace
 from redline.storage import ahead
 
 Result = TypeVar("Result")
 WORTH_BYTES = 8_000_000  # of compressed traces; less is read sooner than processes start
 _LOOK_S = 0.5  # between looks for stragglers
+_SMALLEST_BYTES = 1_000_000  # smaller files take as long as this one: opening them is most of the work
+
+
+@dataclass(kw_only=True)
+class Pace:
+    """How long finished tasks took, and which running one takes so much longer that a second start is worth a process.
+
+    The rule: nothing waits to be started, at least 3 tasks have finished, and the task has run for more than 10 s and
+    for more than 4 times as long as a file of its size takes (the median time per byte of the tasks that finished). It
+    is started a second time, once; the first of the two to finish wins, and the other is ended.
+    """
+
+    sizes_bytes: Sequence[int]  # of every file
+    floor_s: float = 10.0
+    factor: float = 4.0
+    enough: int = 3
+    _s_per_byte: list[float] = field(default_factory=list)
+
+    def finished(self, index: int, took_s: float) -> None:
+        self._s_per_byte.append(took_s / self._size_bytes(index))
+
+    def patience_s(self, index: int) -> float:
+        """For how long a task on this file may run before it is a straggler."""
+        if len(self._s_per_byte) < self.enough:
+            return float("inf")
+        return max(self.floor_s, self.factor * median(self._s_per_byte) * self._size_bytes(index))
+
+    def _size_bytes(self, index: int) -> int:
+        return max(self.sizes_bytes[index], _SMALLEST_BYTES)
 
 
 def over_files(
@@ -28,7 +57,7 @@ def over_files(
             yield index, work(path)
         return
     with _opened(choice, work, paths) as executor:
-        yield from OverFiles(executor, paths, Pace(sizes_bytes=sizes_bytes)).outcomes()
+        yield from FileScheduler(executor, paths, Pace(sizes_bytes=sizes_bytes)).outcomes()
 
 
 def _is_done_here(choice: ExecutorChoice, sizes_bytes: Sequence[int]) -> bool:
@@ -57,7 +86,7 @@ class _Running:
     since_s: float
 
 
-class OverFiles(Generic[Result]):
+class FileScheduler(Generic[Result]):
     """The tasks of one run over files: what waits, what runs, and what needs a second try."""
 
     def __init__(self, executor: Executor[Result], paths: Sequence[Path], pace: Pace) -> None:

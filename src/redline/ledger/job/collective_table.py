@@ -1,14 +1,15 @@
-"""The table of collectives: how large, how fast by the convention of nccl-tests, how much of it exposed or waiting."""
+"""The collectives of a job matched between ranks: how large, how fast, how much of them exposed or waiting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from redline.job.collectives import rows_by_rank
-from redline.job.matched_collectives import MatchedCollectives
+from redline.job.collectives import Arrivals, RankArrivals, rows_by_rank
+from redline.job.matched_collectives import MatchedCollectives, match_collectives
 from redline.ledger.rank.digest import Digest
-from redline.timeline.table import I64, narrowed
+from redline.ledger.rank.exchanges import POINT_TO_POINT, NamedExchanges
+from redline.timeline.table import I64, Column, narrowed
 
 # Bytes that the busiest link carries, over the payload, for n ranks. Others (broadcast, reduce, point to point): 1.
 _TRAFFIC = {
@@ -19,6 +20,8 @@ _TRAFFIC = {
     "gather": lambda n: (n - 1) / n,
     "scatter": lambda n: (n - 1) / n,
 }
+ONE_WAY = frozenset({POINT_TO_POINT})
+_WITHOUT_PARTNERS = frozenset({"send", "receive", "send_receive", "unknown"})  # with whom is not known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,3 +127,32 @@ def _row(key: tuple[str, int, int], of_key: _Calls) -> CollectiveRow:
 
 def _median(parts: list[I64]) -> float:
     return float(np.median(np.concatenate(parts))) if any(map(len, parts)) else float("nan")
+
+
+def shared_collectives(digests: Sequence[Digest]) -> MatchedCollectives:
+    return match_collectives([_arrivals(index, digest) for index, digest in enumerate(digests)], ONE_WAY)
+
+
+def _arrivals(index: int, digest: Digest) -> RankArrivals:
+    exchanges = digest.exchanges
+    named = NamedExchanges(series=exchanges.series, sequence=exchanges.sequence, names=digest.series)
+    return rank_arrivals(index, named, (exchanges.start_ns, exchanges.end_ns), digest.zero_ns)
+
+
+def rank_arrivals(index: int, named: NamedExchanges, times_ns: tuple[Column, Column], zero_ns: int) -> RankArrivals:
+    """Exchanges of a rank, by start and end. Those whose partners are not known stand under the name of their rank."""
+    keys: dict[tuple[str, str, int], int] = {}
+    known = [
+        (name.collective, f"of {index}", number) if name.collective in _WITHOUT_PARTNERS else name.matching_key
+        for number, name in enumerate(named.names)
+    ]
+    numbers = np.array([keys.setdefault(name, len(keys)) for name in known], np.int32)
+    elements = np.array([name.in_elements if name.ends_together else 0 for name in named.names], np.int64)
+    arrivals = Arrivals(
+        start_ns=times_ns[0],
+        end_ns=times_ns[1],
+        series=numbers[named.series],
+        elements=narrowed(elements)[named.series],
+        sequence=named.sequence,
+    )
+    return RankArrivals(arrivals=arrivals, series=tuple(keys), zero_ns=zero_ns)

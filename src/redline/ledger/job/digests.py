@@ -1,20 +1,22 @@
 """The digests of a job: from traces, read in parallel, or from files that were digested before."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from redline.errors import InputError
+from redline.artifacts import DIGEST_ENDING
+from redline.errors import InputError, UsageError
 from redline.hardware.profile import choose
 from redline.job.read_failures import Failure
 from redline.job.read_files import JobOptions, gather
 from redline.ledger.rank.digest import Digest, RuleMatcher
-from redline.ledger.rank.digest_file import is_digest
-from redline.ledger.rank.file_digests import Digesting
-from redline.ledger.rank.open_again import RankKey, RankWork, Result, WorkOnRanks
+from redline.ledger.rank.digest_file import is_digest, load_digest
+from redline.ledger.rank.file_digests import Digester, RankKey, RankWork, ReopenedRanks, Result
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.progress import Progress, silent
+from redline.timeline.timeline import NONE
 
 if TYPE_CHECKING:
     from redline.model.served_model import ServedModel
@@ -95,14 +97,14 @@ def work_on_ranks(
     traces = [path for path in paths if not is_digest(path) and any(key.is_from(path) for key in keys)]
     if not traces:
         return {}
-    on_file = WorkOnRanks(digesting=_digesting(traces, machine, options), keys=keys, work=work)
+    on_file = ReopenedRanks(digesting=_digesting(traces, machine, options), keys=keys, work=work)
     results, _ = gather(on_file, traces, options, progress)
     return dict(pair for index in sorted(results) for pair in results[index].ranks)
 
 
-def _digesting(paths: Sequence[Path], machine: str | None, options: JobOptions) -> Digesting:
+def _digesting(paths: Sequence[Path], machine: str | None, options: JobOptions) -> Digester:
     chosen = choose(machine, "") if machine is not None else None
-    return Digesting(
+    return Digester(
         reading=options.reading_of(paths),
         folder=options.cache,
         chosen=chosen,
@@ -123,3 +125,47 @@ def _served(model: str | None) -> "ServedModel | None":
     from redline.model.served_model import served_model
 
     return served_model(model)
+
+
+def digest_targets(folder: Path, digests: Sequence[Digest], places: Sequence[int]) -> list[Path]:
+    """By rank; where that is not known or claimed twice, by the place of the trace among the files of the job.
+
+    `places` are those of the files of these digests. Of a file with several ranks, its digests are numbered too.
+    """
+    times = Counter(digest.origin.rank for digest in digests)
+    ranks_in = Counter(places)
+    before: Counter[int] = Counter()
+    names = []
+    for digest, place in zip(digests, places, strict=True):
+        rank = digest.origin.rank
+        member = f"-{before[place]}" if ranks_in[place] > 1 else ""
+        before[place] += 1
+        names.append(f"rank-{rank:05d}" if rank != NONE and times[rank] == 1 else f"trace-{place:05d}{member}")
+    return [folder / f"{name}{DIGEST_ENDING}" for name in names]
+
+
+def refuse_doubles(digests: Sequence[Digest], targets: Sequence[Path], files: Sequence[Path]) -> None:
+    """Of a shard: UsageError where two of these files of the job claim one rank, as no shard can tell by which name
+    each must go."""
+    sources: dict[int, str] = {}
+    for digest, target in zip(digests, targets, strict=True):
+        rank, source = digest.origin.rank, digest.origin.source
+        if rank == NONE:
+            continue
+        other = sources.setdefault(rank, source)
+        other = _source_of(target) if other == source else other
+        if other not in ("", source) and any(other == str(path) or other.startswith(f"{path}!") for path in files):
+            raise UsageError(
+                f"digest: rank {rank} is claimed by {source} and by {other}, and a shard does not see all claims; "
+                "give each job to a command of its own, or leave `shard=...` out"
+            )
+
+
+def _source_of(target: Path) -> str:
+    """The trace of a digest that is there; "" where none is."""
+    if not target.exists():
+        return ""
+    try:
+        return load_digest(target).origin.source
+    except InputError:
+        return ""

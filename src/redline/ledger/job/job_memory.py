@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from redline.errors import InputError
-from redline.ledger.memory.causes import MemoryCause
+from redline.ledger.memory.causes import MemoryCause, causes_of_fullest, fullest_device
 from redline.ledger.memory.device_memory import DeviceMemory
-from redline.ledger.memory.fullest_device import causes_of_fullest, fullest_device
 from redline.ledger.memory.rank_memory import memory_of_rank
 from redline.ledger.rank.digest import Digest
 

@@ -57,7 +57,7 @@ class Lateness:
 
 
 def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> Lateness | None:
-    """Of exchanges that nobody can leave before all have come; None where there are none.
+    """Lateness in exchanges that nobody can leave before all have come, or None where there are none.
 
     Ranks leave together, so how long each was in an exchange says who came last and by how much; no clock is needed.
     """
@@ -65,10 +65,9 @@ def lateness_of(shared_calls: MatchedCollectives, digests: Sequence[Digest]) -> 
         return None
     shared_calls = shared_calls.those_together()
     first = shared_calls.first
-    compared = _median_and_last(shared_calls)
-    last = compared[1]
+    median, last = _median_and_last(shared_calls)
     steps = _steps(shared_calls, digests, last)
-    excess = _excess(shared_calls, digests, compared, steps)
+    excess = _excess(shared_calls, digests, median, last, steps)
     wait_ns = np.add.reduceat(shared_calls.wait_ns, first)
     order = np.argsort(shared_calls.start_ns[last], kind="stable")
     numbers = np.array([digest.origin.rank for digest in digests])
@@ -147,19 +146,27 @@ class _Excess:
     # had no core. Cores of a machine that others use too differ by tens of percent from second to second
 
 
-def _excess(
-    shared_calls: MatchedCollectives, digests: Sequence[Digest], compared: tuple[I64, I64], steps: I64
-) -> _Excess:
+def _excess(shared_calls: MatchedCollectives, digests: Sequence[Digest], median: I64, last: I64, steps: I64) -> _Excess:
+    """Split how late each last rank came by what it did more than the median rank since both left an exchange together.
+
+                  late   input   host   compute   unexplained
+    median rank            0      30      100
+    last rank       40    10      35      120
+    more                  10       5       20         5       beyond the window if they left none together, else other
+
+    Its compute took 1.2 times as long, and so may its host: of the 5 none is its own. Of the 40, 10 are then its own
+    doing (loading), and 30, a share of 0.75, the speed of its cores, if all ranks do the same work on CPUs.
+    """
     level = _level_rows(shared_calls, len(digests))
-    usual, last = (_spent_since(shared_calls, digests, rows, level[rows]) for rows in compared)
-    late_ns = _lengths_ns(shared_calls, compared[0]) - _lengths_ns(shared_calls, compared[1])
-    more = {name: last[name] - usual[name] for name in SPENT}
+    usual, own = (_spent_since(shared_calls, digests, rows, level[rows]) for rows in (median, last))
+    late_ns = _lengths_ns(shared_calls, median) - _lengths_ns(shared_calls, last)
+    more = {name: own[name] - usual[name] for name in SPENT}
     unexplained_ns = late_ns - sum(more.values())
-    more[BEFORE] = np.where(level[compared[1]] == NONE, unexplained_ns, 0)
+    more[BEFORE] = np.where(level[last] == NONE, unexplained_ns, 0)
     more[OTHER] = unexplained_ns - more[BEFORE]
-    slower = np.maximum(last["compute"] / np.maximum(usual["compute"], 1), 1.0)
-    usual_queue_ns, last_queue_ns = (_queued_ns(digests, shared_calls.rank[rows], steps) for rows in compared)
-    queued_ns = np.maximum(last_queue_ns - usual_queue_ns, 0)
+    slower = np.maximum(own["compute"] / np.maximum(usual["compute"], 1), 1.0)
+    usual_queue_ns, own_queue_ns = (_queued_ns(digests, shared_calls.rank[rows], steps) for rows in (median, last))
+    queued_ns = np.maximum(own_queue_ns - usual_queue_ns, 0)
     own_host_ns = np.maximum(more["host"] - (slower - 1) * usual["host"] - queued_ns, 0)
     own_ns = own_host_ns + np.maximum(more["input"], 0) + np.maximum(more[BEFORE], 0)
     own_share = np.clip(own_ns / np.maximum(late_ns, 1), 0.0, 1.0)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.allocations import BEFORE, MemoryHistory
 from redline.ledger.memory.attribution import ACCOUNTS, AttributedMemory
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.trace.snapshot.snapshot import NO_STACK, AllocatorAction
 
 I64 = NDArray[np.int64]

@@ -1,11 +1,11 @@
 """Why memory is full: each cause with the most bytes that mending it can save."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.device_memory import DeviceMemory
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.ledger.rank.host_phases import Phase
 from redline.numerics import Numerics
 
@@ -244,3 +244,29 @@ def memory_causes(full: FullMemory) -> tuple[MemoryCause, ...]:
     """What grows comes first, since no size of memory is enough for it; then the one that saves most."""
     found = [replace(cause, code=one.code) for one in RULES for cause in one.find(full)]
     return tuple(sorted(found, key=lambda cause: (cause.code != GROWTH, -cause.saves_bytes)))
+
+
+def fullest_device(devices: Sequence[DeviceMemory]) -> DeviceMemory:
+    """One that ran out, else the one that held most."""
+    return max(devices, key=lambda device: (device.failure is not None, device.shown.live_bytes))
+
+
+def like_devices(device: DeviceMemory, devices: Sequence[DeviceMemory]) -> tuple[DeviceMemory, ...]:
+    """The others of its kind: hosts, or accelerators."""
+    return tuple(other for other in devices if other is not device and other.is_host == device.is_host)
+
+
+def causes_of_fullest(devices: Sequence[DeviceMemory], device_bytes: int = 0) -> tuple[MemoryCause, ...]:
+    """`device_bytes`: the memory of a device, where somebody knows better than the trace."""
+    first = fullest_device(devices)
+    capacity_bytes = device_bytes or first.capacity_bytes
+    return memory_causes(FullMemory(device=first, others=like_devices(first, devices), capacity_bytes=capacity_bytes))
+
+
+def peaks_by_rank(devices: Sequence[DeviceMemory]) -> dict[int, int]:
+    """What each rank has in use at its peak, on the fullest of its devices."""
+    peaks: dict[int, int] = {}
+    for device in devices:
+        rank = -1 if device.rank is None else device.rank
+        peaks[rank] = max(peaks.get(rank, 0), device.peak.live_bytes)
+    return peaks

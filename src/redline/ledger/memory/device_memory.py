@@ -4,12 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from redline.errors import InputError
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.allocations import MemoryHistory, memory_history, without_events
 from redline.ledger.memory.attribution import attributed
 from redline.ledger.memory.byte_ledger import ByteLedger, LedgerError, byte_ledger
-from redline.ledger.memory.memory_accounts import MemoryAccount
-from redline.ledger.memory.memory_course import MemoryCourse, memory_course
-from redline.ledger.memory.memory_growth import MemoryGrowth
+from redline.ledger.memory.memory_course import MemoryCourse, MemoryGrowth, memory_course
 from redline.ledger.memory.out_of_memory import OutOfMemory, out_of_memory
 from redline.ledger.rank.host_phases import Phase
 from redline.timeline.problems import Problem

@@ -6,9 +6,9 @@ from itertools import product
 
 import numpy as np
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.attribution import ACCOUNTS, AttributedMemory
 from redline.ledger.memory.byte_ledger import ByteLedger, byte_ledger
-from redline.ledger.memory.memory_accounts import MemoryAccount
 
 _PAGE_BYTES = 2 << 20  # what the driver gives, and what expandable segments are made of
 _OWN_SEGMENT_BYTES = 10 << 20  # a request from this size on gets a segment of its own

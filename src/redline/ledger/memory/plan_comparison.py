@@ -3,9 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.device_memory import DeviceMemory
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.plan.train.layout import Layout
+
+ACCOUNT_OF_PART: Mapping[str, MemoryAccount] = {
+    "weights_bytes": MemoryAccount.PARAMETERS,
+    "gradients_bytes": MemoryAccount.GRADIENTS,
+    "optimizer_bytes": MemoryAccount.OPTIMIZER_STATES,
+    "activations_bytes": MemoryAccount.ACTIVATIONS,
+    "head_bytes": MemoryAccount.LOGITS,
+    "gathers_bytes": MemoryAccount.COMMUNICATION,
+    "temporaries_bytes": MemoryAccount.TEMPORARIES,
+    "allocator_bytes": MemoryAccount.CACHED,
+}
+"""By the fields of `MemoryUse`. Accounts that are not here (inputs, unknown) are measured and never predicted."""
+OUTSIDE_PART = "communicators_bytes"
+"""Of no account: it is outside of torch's allocator, with the CUDA context."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,3 +112,8 @@ def _accounts(plan: PlannedMemory, measured: Mapping[MemoryAccount, int]) -> dic
         account: ComparedBytes(predicted_bytes=plan.accounts.get(account), measured_bytes=measured[account])
         for account in named
     }
+
+
+def planned_accounts(parts: Mapping[str, float]) -> dict[MemoryAccount, int]:
+    """Whole bytes by account, of parts by the names of `MemoryUse`."""
+    return {account: round(parts[part]) for part, account in ACCOUNT_OF_PART.items()}

@@ -12,11 +12,10 @@ from msgspec import Meta
 
 from redline.errors import InputError
 from redline.job.read_failures import attempted
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.byte_ledger import ByteLedger, MemoryHolder
 from redline.ledger.memory.device_memory import DeviceMemory, PeakEvidence, StepPeak
-from redline.ledger.memory.memory_accounts import MemoryAccount
-from redline.ledger.memory.memory_course import MemoryCourse
-from redline.ledger.memory.memory_growth import MemoryGrowth
+from redline.ledger.memory.memory_course import MemoryCourse, MemoryGrowth
 from redline.ledger.memory.trace_device_memory import trace_device_memory
 from redline.ledger.memory.trace_memory import has_allocations, trace_memories
 from redline.ledger.rank.digest import Digest

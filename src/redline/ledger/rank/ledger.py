@@ -78,20 +78,16 @@ def amounts_within(
 ) -> Amounts:
     """Accounts of each period, given by starts and ends, as [period, account]."""
     amounts = np.zeros((len(periods[0]), len(ACCOUNTS)), np.int64)
-    for account, time in _times(activity, idle).items():
+    for account, time in {
+        Account.TRANSFER: activity.communicating,
+        Account.COPY: activity.copying,
+        **{account: idle.accounts[account] for account in IDLE},
+    }.items():
         amounts[:, place(account)] = time.overlap_with(*periods)
     rated = activity.compute.where(kernels.rated).overlap_with(*periods)
     amounts[:, place(Account.UNRATED)] = activity.computing.overlap_with(*periods) - rated
     _share_out(amounts, rated, timeline, activity, kernels, periods)
     return amounts
-
-
-def _times(activity: DeviceActivity, idle: Idle) -> dict[Account, Intervals]:
-    return {
-        Account.TRANSFER: activity.communicating,
-        Account.COPY: activity.copying,
-        **{account: idle.accounts[account] for account in IDLE},
-    }
 
 
 def _share_out(

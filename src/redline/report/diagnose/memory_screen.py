@@ -7,13 +7,12 @@ from os.path import commonpath
 from pathlib import Path
 from statistics import median
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.job_memory import JobMemory
 from redline.ledger.memory.byte_ledger import ByteLedger
-from redline.ledger.memory.causes import GROWTH
+from redline.ledger.memory.causes import GROWTH, like_devices, peaks_by_rank
 from redline.ledger.memory.device_memory import DeviceMemory
-from redline.ledger.memory.fullest_device import like_devices, peaks_by_rank
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.report.language import _, ngettext
 from redline.report.memory.memory_messages import ACCOUNT_NAMES, cause_line, doubts, growth_sentence, steps_sentence
 from redline.report.text_parts import clipped, rank_list, share

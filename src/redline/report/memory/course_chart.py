@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.device_memory import DeviceMemory
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.report.language import _
 from redline.report.memory.memory_messages import ACCOUNT_NAMES
 from redline.units import format_memory, format_ns

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from redline.findings.pages import page_of
 from redline.job.read_failures import Failure, unread_of
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.causes import MemoryCause
 from redline.ledger.memory.device_memory import DeviceMemory
-from redline.ledger.memory.memory_accounts import MemoryAccount
-from redline.ledger.memory.memory_growth import MemoryGrowth
+from redline.ledger.memory.memory_course import MemoryGrowth
 from redline.ledger.memory.out_of_memory import FitChange, OutOfMemory, PossibleChange
 from redline.report.language import _, marked, ngettext, sentences, spoken
 from redline.report.text_parts import percent

@@ -5,11 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redline.job.read_failures import Failure
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.byte_ledger import ByteLedger
-from redline.ledger.memory.causes import MemoryCause
+from redline.ledger.memory.causes import MemoryCause, causes_of_fullest, fullest_device
 from redline.ledger.memory.device_memory import DeviceMemory
-from redline.ledger.memory.fullest_device import causes_of_fullest, fullest_device
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.ledger.memory.out_of_memory import OutOfMemory
 from redline.ledger.memory.plan_comparison import ComparedBytes, PlanComparison, PlannedMemory, compare_plan
 from redline.report.data import enveloped, picked, plain

@@ -27,8 +27,7 @@ from redline.lake.asking import AskedLake
 from redline.ledger.job.digests import digest_job
 from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.digest_file import decoded, encoded_whole
-from redline.ledger.rank.file_digests import Digesting
-from redline.ledger.rank.open_again import WorkOnRanks
+from redline.ledger.rank.file_digests import Digester, ReopenedRanks
 from redline.model.served_model import ServedModel
 from redline.trace.batch_columns import Packed
 from redline.trace.reader import OfFile, ReadOptions
@@ -44,12 +43,12 @@ PASSED_TO_PROCESSES = {
 }
 """Where work is given to other processes, or their results are packed: the types below are those of these."""
 CROSSING = (
-    *(OfFile, Digest, Digesting, WorkOnRanks, ReplayWork, ReadOptions, Failure, NotDone, Packed, AskedLake),
+    *(OfFile, Digest, Digester, ReopenedRanks, ReplayWork, ReadOptions, Failure, NotDone, Packed, AskedLake),
     typing.get_type_hints(summaries._summarised)["return"],
     typing.get_type_hints(ReplayWork.__call__)["return"],
 )
 PLAIN = (str, int, float, bool, bytes, type(None), Path, np.ndarray, np.generic, enum.Enum, type)
-CALLABLES = {"Digesting.match", "Digesting.check", "Digesting.keep_memory", "PackedRows.read", "WorkOnRanks.work"}
+CALLABLES = {"Digester.match", "Digester.check", "Digester.keep_memory", "PackedRows.read", "ReopenedRanks.work"}
 """Functions pickle where they are those of a module, which no type tells; real ones are passed on below."""
 
 

@@ -15,9 +15,8 @@ import pytest
 from redline.errors import UnexpectedError, UsageError
 from redline.job.executors import over_files as module
 from redline.job.executors.executor import ExecutorChoice, WorkerDied
-from redline.job.executors.over_files import OverFiles, over_files
+from redline.job.executors.over_files import FileScheduler, Pace, over_files
 from redline.job.executors.process_pool import ProcessPool
-from redline.job.executors.stragglers import Pace
 
 TWO = ExecutorChoice(jobs=2)
 KILL = "kill"  # a file of this content kills its worker; each time one letter is taken from it
@@ -147,7 +146,7 @@ def test_a_straggler_is_started_again_and_the_first_to_finish_wins(tmp_path: Pat
     pace = Pace(sizes_bytes=[0] * 5, floor_s=0.2, enough=3)
     begin_s = time.monotonic()
     with ProcessPool(partial(slow_the_first_time, seconds=300), 2) as pool:
-        results = dict(OverFiles(pool, paths, pace).outcomes())
+        results = dict(FileScheduler(pool, paths, pace).outcomes())
     assert time.monotonic() - begin_s < 150
     assert results == {0: "slow", 1: "a", 2: "b", 3: "c", 4: "d"}
     starts = [int(path.suffixes[0][1:]) for path in tmp_path.glob("0.*.begun")]

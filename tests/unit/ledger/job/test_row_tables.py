@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from redline.ledger.job.row_tables import KernelTable, host_activities_of, kernels_of
+from redline.ledger.job.combine import KernelTable, host_activities_of, kernels_of
 from redline.ledger.rank.host_activity import added
 from redline.ledger.rank.kernel_table import merged
 from tests.support.made_digests import distinct_digests

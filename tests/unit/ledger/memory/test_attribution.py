@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.allocations import memory_history
-from redline.ledger.memory.attribution import attributed
+from redline.ledger.memory.attribution import attributed, site_of, stack_evidence
 from redline.ledger.memory.byte_ledger import ByteLedger, byte_ledger
-from redline.ledger.memory.memory_accounts import MemoryAccount
-from redline.ledger.memory.stack_evidence import site_of, stack_evidence
 from redline.trace.snapshot.read_snapshot import read_snapshot
 from redline.trace.snapshot.snapshot import StackFrame
 from tests.support.made_snapshots import MAIN, MIB, Frame, MadeAllocator

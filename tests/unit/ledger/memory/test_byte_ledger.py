@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.allocations import MemoryHistory, memory_history
 from redline.ledger.memory.attribution import attributed
 from redline.ledger.memory.byte_ledger import ByteLedger, byte_ledger
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.trace.snapshot.read_snapshot import read_snapshot
 from tests.support.made_snapshots import MIB, ExpandableAllocator, MadeAllocator, random_allocator
 

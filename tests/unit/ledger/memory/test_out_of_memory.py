@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.allocations import memory_history
 from redline.ledger.memory.attribution import attributed
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.ledger.memory.out_of_memory import FitChange, LogitsShape, OutOfMemory, out_of_memory
 from redline.trace.snapshot.read_snapshot import read_snapshot
 from tests.support.made_snapshots import MAIN, MIB, Frame, MadeAllocator

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import fields
 
-from redline.ledger.memory.memory_accounts import MemoryAccount
-from redline.ledger.memory.plan_accounts import ACCOUNT_OF_PART, OUTSIDE_PART, planned_accounts
+from redline.ledger.accounts import MemoryAccount
+from redline.ledger.memory.plan_comparison import ACCOUNT_OF_PART, OUTSIDE_PART, planned_accounts
 from redline.plan.train.step_cost import MemoryUse
 
 MEASURED_ONLY = {MemoryAccount.BACKWARD, MemoryAccount.INPUTS, MemoryAccount.UNKNOWN}

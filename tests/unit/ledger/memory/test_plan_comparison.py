@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.device_memory import HOST
-from redline.ledger.memory.memory_accounts import MemoryAccount
 from redline.ledger.memory.plan_comparison import ComparedBytes, compare_plan
 from tests.support.made_snapshots import MIB
 from tests.support.memory_plans import measured, planned

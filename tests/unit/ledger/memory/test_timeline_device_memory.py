@@ -8,7 +8,7 @@ import pytest
 
 import redline
 from redline.errors import InputError
-from redline.ledger.memory.memory_accounts import MemoryAccount
+from redline.ledger.accounts import MemoryAccount
 from tests.support.real_traces import RealTraces
 
 EXISTING, CREATED, CHANGED, DESTROYED = 1, 2, 3, 4

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 import redline
 from redline.errors import InputError
+from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.device_memory import HOST
-from redline.ledger.memory.memory_accounts import MemoryAccount
-from redline.ledger.memory.step_phases import step_phases_of
-from redline.ledger.memory.trace_accounts import trace_accounts
+from redline.ledger.memory.trace_accounts import step_phases_of, trace_accounts
 from redline.ledger.memory.trace_device_memory import trace_ledger
 from redline.ledger.memory.trace_memory import TraceMemory, trace_memories
 from redline.trace.reader import read_file

@@ -20,12 +20,12 @@ from redline.job.read_files import JobOptions
 from redline.ledger.job.digests import digest_job
 from redline.ledger.rank import file_digests
 from redline.ledger.rank.digest import Digest, RuleMatcher
-from redline.ledger.rank.digest_cache import ANALYSING, SCHEMA_VERSION, kept_digests
+from redline.ledger.rank.file_digests import ANALYSING, SCHEMA_VERSION, kept_digests
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.ledger.rank.rank_match import RankMatch
 from redline.report.diagnose import json as diagnose_json
-from redline.trace import cache, cache_key, entries
-from redline.trace.cache_key import sources, state_of
+from redline.trace import cache, entries
+from redline.trace.cache import sources, state_of
 from redline.trace.entries import Entry
 from redline.trace.inflate import Limits
 from redline.trace.reader import ReadOptions
@@ -43,7 +43,7 @@ REAL = ("hta_nccl_data.json.gz", "sglang_qwen3-8b_decode.json.gz")
 @pytest.fixture(autouse=True)
 def every_trace_is_worth_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "WORTH_BYTES", 0)
-    monkeypatch.setattr(cache_key, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(cache, "_SETTLED_NS", -(10**12))
 
 
 def kept(folder: Path) -> list[Path]:
@@ -258,7 +258,7 @@ def test_an_entry_of_something_else_is_analysed_again(cache_of_the_test: Path, c
     (file,) = kept(cache_of_the_test)
     asked = kept_digests(cache_of_the_test, ReadOptions(), None, None)
     assert asked is not None
-    key = f"{state_of(TRACE).key}|{asked.way}|{cache_key.code_key(*ANALYSING)}"
+    key = f"{state_of(TRACE).key}|{asked.way}|{cache.code_key(*ANALYSING)}"
     entry = Entry(kind="digests", schema_version=SCHEMA_VERSION, key=key)
     assert entry.name == file.name
     whole = file.read_bytes()

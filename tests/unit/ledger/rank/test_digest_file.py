@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from redline.errors import InputError, OutputError
 from redline.hardware import catalogue
 from redline.ledger.accounts import ACCOUNTS, Account
-from redline.ledger.job.combine import combine
-from redline.ledger.job.row_tables import RowTable
+from redline.ledger.job.combine import RowTable, combine
 from redline.ledger.rank.digest import Digest, digest_of
 from redline.ledger.rank.digest_file import MOST_BYTES, decoded, encoded, is_digest, load_digest, save_digest
 from redline.ledger.rank.kernel_table import KernelRow

@@ -8,7 +8,7 @@ import pytest
 
 from redline.ledger.accounts import ACCOUNTS, Account, place
 from redline.ledger.job.combine import combine
-from redline.ledger.job.typical_rank import typical_place
+from redline.ledger.job.outlier_ranks import typical_place
 from redline.ledger.rank import step_view as strip_module
 from redline.ledger.rank.digest import digest_of
 from redline.ledger.rank.rank_analysis import RankAnalysis, analysis_of

@@ -17,7 +17,7 @@ import zlib
 from contextlib import contextmanager, suppress
 from posix import fork  # the script may have another in its place
 
-from redline.artifacts.masked_json import JsonMasker
+from redline.artifacts.masking import JsonMasker
 from redline.capture.process import (
     FIRST_FOR_THE_OOM_KILLER,
     available_bytes,

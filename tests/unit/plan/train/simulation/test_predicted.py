@@ -30,8 +30,8 @@ from redline.roofline.rate import work_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind, Timeline, TimelineOrigin
 from redline.trace.metadata import stated_origin
+from redline.trace.perfetto import write_timelines
 from redline.trace.reader import read_file
-from redline.trace.write import write_timelines
 from redline.verbs.diagnose import diagnose
 from redline.verbs.plan_trace import write_predicted_trace
 

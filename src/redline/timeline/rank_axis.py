@@ -16,14 +16,14 @@ AT_ONCE = 256  # ranks: enough that calls no longer count, and few enough that m
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideBySide:
+class RankAxis:
     """Where the window of each rank lies on the line."""
 
     shift_ns: I64  # what is added to the times of each rank
     border_ns: I64  # where the stretch of each rank begins, and that of the last one ends
 
     @classmethod
-    def of(cls, windows_ns: Sequence[tuple[int, int]]) -> "SideBySide":
+    def of(cls, windows_ns: Sequence[tuple[int, int]]) -> "RankAxis":
         """256 windows of eleven days fit."""
         first_ns, last_ns = np.array(windows_ns, np.int64).reshape(-1, 2).T
         border_ns = np.concatenate((np.zeros(1, np.int64), np.cumsum(last_ns - first_ns + 1)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redline.job.read_files import JobOptions
 from redline.ledger.job.combine import combine
 from redline.ledger.job.digests import digest_job
-from redline.ledger.job.standing_out import _median_of_others, ranks_that_stand_out
+from redline.ledger.job.outlier_ranks import _median_of_others, ranks_that_stand_out
 from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 
 RANKS = 8

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.timeline.intervals import Intervals
-from redline.timeline.side_by_side import AT_ONCE, SideBySide, blocks_of
+from redline.timeline.rank_axis import AT_ONCE, RankAxis, blocks_of
 
 moments = st.integers(0, 20)
 spans = st.lists(st.tuples(moments, moments).map(lambda pair: (min(pair), max(pair))), max_size=6)
@@ -20,7 +20,7 @@ def at(first_ns: int, of_rank: list[tuple[int, int]]) -> Intervals:
 @settings(deadline=None, max_examples=100)
 @given(ranks)
 def test_set_algebra_is_that_of_each_rank(job: list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]]) -> None:
-    line = SideBySide.of([(first_ns, first_ns + 20) for first_ns, _, _ in job])
+    line = RankAxis.of([(first_ns, first_ns + 20) for first_ns, _, _ in job])
     left = [at(first_ns, of_rank) for first_ns, of_rank, _ in job]
     right = [at(first_ns, of_rank) for first_ns, _, of_rank in job]
     both, rest = line.joined(left) & line.joined(right), line.joined(left) - line.joined(right)
@@ -31,7 +31,7 @@ def test_set_algebra_is_that_of_each_rank(job: list[tuple[int, list[tuple[int, i
 
 
 def test_what_reaches_beyond_a_window_ends_at_its_edge() -> None:
-    line = SideBySide.of([(100, 110), (500, 520)])
+    line = RankAxis.of([(100, 110), (500, 520)])
     time = line.joined(
         [
             Intervals(np.array([80, 90, 109]), np.array([85, 105, 120])),

@@ -1,8 +1,10 @@
-"""Ranks whose raw traces are worth keeping: those that are late, or slower than ranks that do the same work."""
+"""Ranks to look at: those that are late or slower than others that do the same work, and the most typical one."""
 
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from redline.ledger.accounts import Account, place
 from redline.ledger.job.combine import Diagnosis
@@ -59,3 +61,10 @@ def _median_of_others(ordered: Sequence[float], own: float) -> float:
 def _own_step_ns(rank: Digest) -> float:
     steps = rank.ledger.steps
     return float(steps.sum() - steps[:, place(Account.PEER_WAIT)].sum()) / len(steps) if len(steps) else 0.0
+
+
+def typical_place(diagnosis: Diagnosis) -> int:
+    """Where among the ranks the one is whose average step has accounts nearest to those of the job."""
+    usual = np.array(list(diagnosis.per_step.values()))
+    averages = [rank.ledger.steps.sum(axis=0) / max(len(rank.ledger.steps), 1) for rank in diagnosis.ranks]
+    return int(np.abs(np.array(averages) - usual).sum(axis=1).argmin())
