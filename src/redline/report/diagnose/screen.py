@@ -132,6 +132,7 @@ def _waterfall(diagnosis: Diagnosis, outline: Outline, amount: Callable[[float],
                 share=percent(bar.share),
                 start=bar.before_ns / step_ns,
                 end=(bar.before_ns + bar.time_ns) / step_ns,
+                colour=account_messages.colour(bar.account),
             )
             for bar in outline.waterfall
             if bar.share >= _FAINT
