@@ -14,7 +14,7 @@ from redline.hardware.machine import Machine
 from redline.ledger.rank.activity import DeviceActivity, Mask, compute_ns
 from redline.ledger.rank.step_borders import step_borders
 from redline.roofline.roofline import Roof, roof_of
-from redline.roofline.work import Work
+from redline.roofline.sizes import Work
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
 from redline.trace import schema

@@ -11,9 +11,8 @@ from redline.ledger.rank.activity import DeviceActivity, Mask, compute_ns
 from redline.ledger.rank.distinct import distinct
 from redline.ledger.rank.engine_step_work import PieceWork, RatedSteps, rated_steps
 from redline.ledger.rank.ratings import Ratings, rate, recomputed
-from redline.roofline.precision import arithmetic_dtype
-from redline.roofline.roofline import roof_of
-from redline.roofline.work import Work
+from redline.roofline.roofline import arithmetic_dtype, roof_of
+from redline.roofline.sizes import Work
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
 
