@@ -36,7 +36,7 @@ class ShownResult(SavedResult):
     def document(self, *, verbose: bool = False) -> "Document":
         raise NotImplementedError
 
-    def comment(self, *, verbose: bool = False) -> Document:
+    def comment(self, *, verbose: bool = False) -> "Document":
         """For a pull request, as Markdown; all of the document unless it is said."""
         return self.document(verbose=verbose)
 
