@@ -33,14 +33,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from redline.calibration import compute, intensity, memory, shapes
+from redline.calibration import compute, intensity, matmuls, memory
 from redline.calibration.bench import BenchmarkCase, Samples, TimingBudget, take
 from redline.calibration.calibration_record import Estimate, Peak, Roofline, rate
 from redline.calibration.compute import Kernel
+from redline.calibration.compute import peaks as peaks_of
 from redline.calibration.device import ProbeDevice
 from redline.calibration.intensity import Load
 from redline.calibration.memory import Movement
-from redline.calibration.peaks import peaks as peaks_of
 from redline.units import format_bytes, format_rate
 
 PASSES = 4
@@ -154,13 +154,13 @@ def shown(speed: Estimate) -> str:
 # --- peaks ------------------------------------------------------------------------------------------------------------
 
 FURTHER = (
-    shapes.MatmulShape(384, 384, 384),
-    shapes.MatmulShape(1536, 1536, 1536),
-    shapes.MatmulShape(2048, 2048, 1024),
-    shapes.MatmulShape(4096, 2048, 1024),
-    shapes.MatmulShape(4096, 1024, 2048),
-    shapes.MatmulShape(2048, 1024, 512),
-    shapes.MatmulShape(4096, 512, 512),
+    matmuls.MatmulShape(384, 384, 384),
+    matmuls.MatmulShape(1536, 1536, 1536),
+    matmuls.MatmulShape(2048, 2048, 1024),
+    matmuls.MatmulShape(4096, 2048, 1024),
+    matmuls.MatmulShape(4096, 1024, 2048),
+    matmuls.MatmulShape(2048, 1024, 512),
+    matmuls.MatmulShape(4096, 512, 512),
 )
 SAMPLE_NS = 2_000_000
 
@@ -195,14 +195,14 @@ def peak(dtype: str, cases: list[BenchmarkCase[Kernel]], device: ProbeDevice, ro
     return compared_peaks(ours, {shape: bare.best_flops_per_s for shape, bare in sweep.items()})
 
 
-def of_case(case: BenchmarkCase[Kernel]) -> shapes.MatmulShape:
-    return shapes.product_of(case.key.shape)
+def of_case(case: BenchmarkCase[Kernel]) -> matmuls.MatmulShape:
+    return matmuls.product_of(case.key.shape)
 
 
 class Bare:
     """A loop around torch.mm, as anybody would write it."""
 
-    def __init__(self, product: shapes.MatmulShape, dtype: torch.dtype) -> None:
+    def __init__(self, product: matmuls.MatmulShape, dtype: torch.dtype) -> None:
         self.flops, self.best_flops_per_s = 2 * product.m * product.n * product.k, 0.0
         self.left = torch.randn(product.m, product.k).to(dtype)
         self.right = torch.randn(product.k, product.n).to(dtype)

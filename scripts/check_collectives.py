@@ -20,9 +20,8 @@ import torch
 import torch.distributed as dist
 
 from redline.calibration.collectives import worker
-from redline.calibration.collectives.agree import broadcast_numbers, largest
-from redline.calibration.collectives.harness import Harness
-from redline.calibration.collectives.operations import Buffers, Circle, prepared
+from redline.calibration.collectives.operations import Buffers, Circle, broadcast_numbers, largest, prepared
+from redline.calibration.collectives.worker import Harness
 from redline.calibration.device import ProbeDevice
 from redline.units import format_bytes, format_ns, format_rate
 

@@ -24,10 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.fleet.made_lake import FleetShape, JobOnNodes, job_rows, jobs_of, make_lake, templates
-from redline.lake.compact import compact
-from redline.lake.late_nodes import JudgedNodes, judged_nodes
-from redline.lake.parts import parts_of, write_part
-from redline.lake.questions import QUESTIONS
+from redline.lake.parts import compact, parts_of, write_part
+from redline.lake.questions import QUESTIONS, JudgedNodes, judged_nodes
 from redline.verbs.lake import ask_lake
 
 SHAPE = FleetShape(digests=100_000, jobs=1000, nodes=500, bad=tuple(range(17, 500, 50)))

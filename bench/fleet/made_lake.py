@@ -17,11 +17,9 @@ import numpy.typing as npt
 from redline.findings.aggregate import findings_of
 from redline.findings.match import match_rules
 from redline.job.read_files import JobOptions
-from redline.lake.compact import compact
 from redline.lake.extra import pyarrow
-from redline.lake.labels import JobLabels
-from redline.lake.parts import write_part
-from redline.lake.rows import digest_ids, rows_of
+from redline.lake.parts import compact, write_part
+from redline.lake.rows import JobLabels, digest_ids, rows_of
 from redline.lake.schema import ACCOUNT_COLUMNS, arrow_schema
 from redline.ledger.job.combine import combine
 from redline.ledger.job.digests import digest_job

@@ -16,8 +16,7 @@ import numpy as np
 
 from bench.fleet.watch_jobs import KINDS, RANKS_PER_NODE, Planted, PlantedChange, job_windows
 from bench.fleet.watch_noise import FAMILIES, SEEDS, NoiseFamily, Random
-from redline.watch.alarm import Alarm, AlarmKind
-from redline.watch.job_monitor import JobMonitor
+from redline.watch.job_monitor import Alarm, AlarmKind, JobMonitor
 
 WINDOWS = 500
 IN_TIME = 3  # windows after the change, the first of them included

@@ -15,7 +15,7 @@ from redline.plan.train.stacks import SoftwareStack, StackConstants, from_consta
 from redline.plan.train.step_cost import row_of
 from redline.plan.train.time.step import step_time
 from redline.plan.train.time.step_costs import step_costs
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 
 MOST_ANCHORS = 3
 """Of one job: sweeps have hundreds of layouts."""

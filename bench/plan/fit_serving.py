@@ -16,8 +16,8 @@ from scipy.optimize import least_squares
 
 from bench.plan.serving import ServingRows, load_serving, rows_where
 from bench.plan.serving_errors import SCORED, log_errors
-from redline.plan.serve.continuous_batching import serve
 from redline.plan.serve.forward_passes import ServeOutcome
+from redline.plan.serve.plan import serve
 from redline.plan.serve.setup import FILE, Constants, family_of
 
 Column = NDArray[np.float64]

@@ -7,11 +7,10 @@ import numpy as np
 
 from bench.plan.rows import Mask
 from bench.plan.training import Runs
-from redline.plan.train.stacks import SoftwareStack, StackConstants, from_constants, stack, with_stack
+from redline.plan.train.stacks import Rates, SoftwareStack, StackConstants, from_constants, stack, with_stack
 from redline.plan.train.step_cost import StepTime
 from redline.plan.train.time.step import step_time
 from redline.plan.train.time.step_costs import step_costs
-from redline.plan.train.training_rates import Rates
 
 # Below this utilization, runs of nanotron's sweep are layouts that nobody would choose.
 LEAST_UTILIZATION = 10.0

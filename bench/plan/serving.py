@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from bench.plan.rows import DATA
 from redline.hardware.catalogue import record
-from redline.model.describe import describe
-from redline.model.known import known_model
+from redline.model.huggingface import describe, known_model
 from redline.model.model import Column, Model
 from redline.plan.serve.setup import (
     AcceleratorPeaks,

@@ -1,14 +1,15 @@
 """Predictions of the published runs of serving, and how far they lie from what was measured."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 import numpy as np
 
 from bench.plan.serving import ServingRows
 from redline.model.model import Column
-from redline.plan.serve.continuous_batching import serve
 from redline.plan.serve.forward_passes import ServeOutcome
-from redline.plan.serve.setup import constant_columns
+from redline.plan.serve.plan import serve
+from redline.plan.serve.setup import Constants, constants_of
 
 # What was measured with each engine.
 SCORED: Mapping[str, tuple[str, ...]] = {
@@ -17,6 +18,14 @@ SCORED: Mapping[str, tuple[str, ...]] = {
     "TensorRT-LLM": ("tokens_per_s",),
     "vLLM": ("latency_s", "tokens_per_s"),
 }
+
+
+def constant_columns(engines: Sequence[str], gpus: Sequence[str]) -> Constants:
+    """One row per engine and GPU."""
+    by_row = [constants_of(engine, gpu) for engine, gpu in zip(engines, gpus, strict=True)]
+    return Constants(
+        **{f.name: np.array([getattr(constants, f.name) for constants in by_row]) for f in fields(Constants)}
+    )
 
 
 def predicted(rows: ServingRows) -> ServeOutcome:

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from bench.plan.rows import Mask, Numbers, Rows, training_runs, untouched_runs
 from redline.hardware.catalogue import find
 from redline.model.model import Model
-from redline.plan.train.layout import USUAL_RANK, Batch, Layout
-from redline.plan.train.stacks import DEFAULT_STACK, machine_rates
+from redline.plan.train.layout import Batch, Layout
+from redline.plan.train.stacks import DEFAULT_STACK, Rates, machine_rates
 from redline.plan.train.step_cost import rows_of
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
-from redline.plan.train.training_rates import Rates
 
 Texts = NDArray[np.str_]
 
@@ -73,6 +72,7 @@ STACKS = (
 LATENT = {"head_dim": 192, "value_dim": 128, "q_rank": 1536, "kv_rank": 512, "rope_dim": 64}
 WINDOW = 128  # of every second layer of GPT-OSS
 USUAL_HEAD_DIM = 128
+USUAL_RANK = 16  # that a source leaves out: what NeMo's and PEFT's recipes begin with
 LONG_SEQUENCE = 16384
 # NeMo runs 405B in chunks of two layers per stage; the logs of MLPerf do not repeat it.
 MLPERF_405B_CHUNKS = 8

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.serving.vllm_server import make_model, measure, server
-from redline.serving.client_file import read_client, rows_of_requests, with_client
-from redline.serving.exported_metrics import check_metrics
+from redline.serving.diagnose_serving import check_metrics, read_client, rows_of_requests, with_client
 from redline.serving.read_logs import read_serving
 from redline.serving.request_ledger import request_ledger
 from redline.serving.step_ledger import StepAccount

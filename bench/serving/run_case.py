@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.serving.serving_cases import ServingCase
 from bench.serving.vllm_server import make_model, measure, server
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
-from redline.serving.latencies import SLOWEST
+from redline.serving.request_ledger import SLOWEST
 
 
 @dataclass(frozen=True, kw_only=True)

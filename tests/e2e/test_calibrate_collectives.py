@@ -14,9 +14,8 @@ import msgspec
 import pytest
 
 from redline.calibration.calibration_record import Collectives
-from redline.calibration.collectives.rank_outcome import RESULT, failures
-from redline.calibration.collectives.start import measure_collectives, show_collectives
-from redline.calibration.collectives.textbook import OPERATIONS
+from redline.calibration.collectives.collective_law import OPERATIONS
+from redline.calibration.collectives.start import RESULT, failures, measure_collectives, show_collectives
 from redline.errors import InputError, UsageError
 from tests.support.command_line import ROOT
 from tests.support.running import PROGRAMS, TORCHRUN, Started, finished, processes_that_name, started

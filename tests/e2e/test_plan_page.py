@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 from redline.report.html.frame import page_text
 from redline.report.language import speaking
 from redline.report.plan import serving_report as serve_page

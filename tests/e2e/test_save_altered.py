@@ -11,8 +11,8 @@ from redline.cli import main
 from redline.errors import InputError, OutputError, UsageError
 from redline.job.read_files import JobOptions
 from redline.ledger.accounts import Account
-from redline.model.describe import describe
-from redline.plan.train.transformer import Transformer
+from redline.model.huggingface import describe
+from redline.plan.train.workload import Transformer
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.inspect import document_of
 from redline.report.terminal import text_of

@@ -7,8 +7,7 @@ import pytest
 
 import redline
 from bench.serving.vllm_server import PYTHON, make_model, measure, server
-from redline.serving.client_file import ClientTimes, read_client, rows_of_requests, with_client
-from redline.serving.diagnose_serving import diagnose_serving
+from redline.serving.diagnose_serving import ClientTimes, diagnose_serving, read_client, rows_of_requests, with_client
 from redline.serving.read_logs import read_serving
 from redline.serving.recording import ServingRecording
 from redline.serving.request_ledger import RequestAccount, request_ledger

@@ -7,11 +7,10 @@ import numpy as np
 
 from redline.hardware.catalogue import record
 from redline.hardware.machine import Machine
-from redline.model.describe import describe
+from redline.model.huggingface import describe
 from redline.model.model import Model
-from redline.plan.job.job_cost import JobCost, JobRequest, whole_job
-from redline.plan.job.job_failures import ThreePointEstimate
-from redline.plan.serve.measured_engine import MeasuredEngine, MeasuredStep
+from redline.plan.job import JobCost, JobRequest, ThreePointEstimate, whole_job
+from redline.plan.serve.forward_passes import MeasuredEngine, MeasuredStep
 from redline.plan.serve.serving_plan import (
     Ranged,
     Repeats,
@@ -22,15 +21,15 @@ from redline.plan.serve.serving_plan import (
 )
 from redline.plan.serve.setup import Constants
 from redline.plan.train.layout import Batch, Layout
+from redline.plan.train.search.plan import Candidate, TrainingPlan
 from redline.plan.train.search.plan_trust import MeasuredAccuracy, Situation, Trust
 from redline.plan.train.search.search import Alternative, Change
-from redline.plan.train.search.training_plan import Candidate, TrainingPlan
 from redline.plan.train.stacks import rates_of
 from redline.plan.train.step_cost import MemoryUse, StepTime
 from redline.plan.train.time.step import Overlap
 from redline.plan.train.time.step_costs import StepCosts
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 from redline.plan.validation import (
     HELD_OUT,
     LEFT_OUT,

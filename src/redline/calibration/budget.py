@@ -40,7 +40,7 @@ class Budget:
 
     @property
     def is_late(self) -> bool:
-        """Whether what can be left out should be."""
+        """Tell whether what can be left out should be."""
         return bool(self.stopped_by) or time.monotonic() > self._began_s + _LATE * self.seconds
 
     @property

@@ -9,15 +9,21 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from redline.calibration import compute, doubling, intensity, loader, memory, overhead, peaks
+from redline.calibration import compute, doubling, intensity, loader, memory, overhead
 from redline.calibration.bench import BenchmarkCase, Samples, TimingBudget, take
 from redline.calibration.budget import FULL_S, QUICK_S, Budget
-from redline.calibration.calibration_record import Calibration, Declined, KernelPoint, Law, LoaderPoint, Peak
+from redline.calibration.calibration_record import (
+    FEWEST_SAMPLES,
+    Calibration,
+    Declined,
+    KernelPoint,
+    Law,
+    LoaderPoint,
+    Peak,
+)
+from redline.calibration.compute import fit_law
 from redline.calibration.conditions import Start, Watch
-from redline.calibration.device import ProbeDevice
-from redline.calibration.device_info import subject_of
-from redline.calibration.matmul_law import fit_law
-from redline.calibration.usable import FEWEST_SAMPLES
+from redline.calibration.device import ProbeDevice, subject_of
 from redline.errors import InputError
 from redline.progress import Progress, ProgressStage, silent
 
@@ -213,7 +219,7 @@ class _Run:
             return (), ()
         self._tell("sustained rate")
         self._tell_share(self._all_parts - _LAST_PARTS / 2)
-        measured = peaks.peaks(
+        measured = compute.peaks(
             self.samples[compute],
             self.device,
             noise=self.watch.noise(),

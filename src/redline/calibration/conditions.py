@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from redline.calibration.bench import MAD_TO_SIGMA
 from redline.calibration.calibration_record import Conditions
 from redline.calibration.device import ProbeDevice
-from redline.calibration.statistics import MAD_TO_SIGMA
 
 UNKNOWN = -1.0
 _BEAT_SIZE = 256
@@ -234,7 +234,7 @@ def read_counters(root: Path = Path("/")) -> Counters:
 
 
 def _scheduled_seconds(root: Path) -> dict[str, float]:
-    """Of all threads of this process: nanoseconds on a processor, and ready to run but waiting for one."""
+    """All threads of this process: time on a processor, and ready to run but waiting for one, both counted in ns."""
     ran_ns = waited_ns = 0
     with suppress(OSError, ValueError, IndexError):
         for path in sorted((root / "proc/self/task").iterdir()):
@@ -258,7 +258,7 @@ def _processor_seconds(root: Path) -> dict[str, float]:
 
 
 def _throttled_s(root: Path) -> float | None:
-    """Of the control group, in its second version and its first."""
+    """Throttled time of the control group, in its second version and its first."""
     for path, name, per_s in (
         ("sys/fs/cgroup/cpu.stat", "throttled_usec", 1e6),
         ("sys/fs/cgroup/cpu/cpu.stat", "throttled_time", 1e9),

@@ -30,7 +30,7 @@ _CPU_WIDTH, _CUDA_WIDTH = 64, 1024
 
 
 def doubling(step: Step, batch: int, device: ProbeDevice, effort: TimingBudget, noise: float) -> Doubling:
-    """Of one step, by samples with the batch and with twice as much in turn."""
+    """The test of one step, by samples with the batch and with twice as much in turn."""
     samples: Samples[int] = Samples()
     for _ in range(_PASSES):
         take(_cases(step, [batch]), device, effort, samples)
@@ -42,7 +42,7 @@ def doubling(step: Step, batch: int, device: ProbeDevice, effort: TimingBudget, 
 
 
 def is_overhead(doubling: Doubling) -> bool:
-    """Whether more of the time is overhead than work: that is so below a ratio of 1.5, halfway between 1 and 2."""
+    """Tell whether more of the time is overhead than work: that is so below a ratio of 1.5, halfway between 1 and 2."""
     return doubling.ratio < _EVEN_RATIO
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from redline.calibration.calibration_record import Calibration, Collectives, DeviceInfo, Estimate
+from redline.calibration.calibration_record import Calibration, Collectives, DeviceInfo, Estimate, why_not
 from redline.calibration.memory import memory_bytes_per_s
-from redline.calibration.usable import why_not
 from redline.errors import UnknownHardwareError
 from redline.hardware import catalogue
 from redline.hardware.machine import (

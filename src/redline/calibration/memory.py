@@ -7,13 +7,14 @@ the time is that of calling an operator.
 
 from __future__ import annotations
 
+import os
 import weakref
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redline.calibration.bench import BenchmarkCase, Samples
-from redline.calibration.caches import last_level_bytes
 from redline.calibration.calibration_record import BandwidthPoint, Estimate
 from redline.units import format_bytes
 
@@ -23,6 +24,34 @@ if TYPE_CHECKING:
     import torch
 
     from redline.calibration.device import ProbeDevice
+
+
+_PROCESSORS = Path("/sys/devices/system/cpu")
+_USUAL_BYTES = 32 << 20
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def last_level_bytes(processors: Path = _PROCESSORS) -> int:
+    """All caches of the last level together: a processor may have one per group of cores. 32 MiB where unknown."""
+    caches = dict(
+        cache for number in sorted(os.sched_getaffinity(0)) if (cache := _last(processors / f"cpu{number}" / "cache"))
+    )
+    return sum(caches.values()) or _USUAL_BYTES
+
+
+def _last(folder: Path) -> tuple[str, int] | None:
+    """Which processors share the last cache of this one, and its size."""
+    caches = [(_text(index / "level"), index) for index in folder.glob("index*")]
+    level, index = max(caches, default=("", folder))
+    units = _text(index / "size")
+    if not level or not units[:-1].isdigit() or units[-1] not in _UNITS:
+        return None
+    return _text(index / "shared_cpu_list"), int(units[:-1]) * _UNITS[units[-1]]
+
+
+def _text(path: Path) -> str:
+    return path.read_text().strip() if path.is_file() else ""
+
 
 STREAMS = {"copy": 2, "triad": 3, "sum": 1}
 """How many arrays each takes."""
@@ -211,9 +240,6 @@ def memory_bytes_per_s(points: tuple[BandwidthPoint, ...]) -> Estimate | None:
 
     STREAM's are copy and triad; on some machines reading alone is faster, and a roof is what nothing exceeds.
     """
-    largest = [max(same, key=lambda point: point.working_bytes) for kind in STREAMS if (same := _of(points, kind))]
+    by_kind = [[point for point in points if point.kind == kind] for kind in STREAMS]
+    largest = [max(same, key=lambda point: point.working_bytes) for same in by_kind if same]
     return max((point.bytes_per_s for point in largest), key=lambda speed: speed.value, default=None)
-
-
-def _of(points: tuple[BandwidthPoint, ...], kind: str) -> list[BandwidthPoint]:
-    return [point for point in points if point.kind == kind]

@@ -103,7 +103,7 @@ def _known_words(command: str, option: Option) -> Iterable[str]:
     from redline.cli import lake
     from redline.findings.pages import codes
     from redline.hardware.catalogue import machines
-    from redline.model.known import known_models
+    from redline.model.huggingface import known_models
     from redline.replay.scenario_text import BEGINNINGS
     from redline.trials.lever_pages import short_name
 

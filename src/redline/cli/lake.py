@@ -86,7 +86,7 @@ class LakePruneOptions(Lake):
 
 
 def _add(options: LakeAddOptions) -> int:
-    from redline.lake.labels import JobLabels
+    from redline.lake.rows import JobLabels
     from redline.report.terminal import text_of
     from redline.verbs.lake import add_to_lake
 

@@ -273,7 +273,15 @@ def search(text: str) -> tuple[Machine, ...]:
         return ()
     by_id = tuple(machine for machine in machines() if plain(machine.name) == wanted)
     by_name = tuple(machine for machine in machines() if wanted in set(_spoken(machine)))
-    return by_id or by_name or tuple(machine for machine in machines() if _contains(machine, squeezed))
+    return (
+        by_id
+        or by_name
+        or tuple(
+            machine
+            for machine in machines()
+            if any(squeezed in _squeezed(known) for known in (machine.name, *machine.driver_names))
+        )
+    )
 
 
 def find(text: str) -> Machine:
@@ -291,10 +299,6 @@ def _spoken(machine: Machine) -> Iterator[str]:
     for name in map(plain, machine.driver_names):
         yield name
         yield from (name.removeprefix(words) for words in _VENDOR_WORDS if name.startswith(words))
-
-
-def _contains(machine: Machine, squeezed: str) -> bool:
-    return any(squeezed in _squeezed(name) for name in (machine.name, *machine.driver_names))
 
 
 def _squeezed(name: str) -> str:

@@ -109,7 +109,7 @@ class Machine:
             raise ValueError(f"{self.name}: there is no figure {unknown[0]!r}")
 
     def value(self, name: str, otherwise: float = 0.0) -> float:
-        """Of a figure; `otherwise` where it is not known."""
+        """The value of a figure; `otherwise` where it is not known."""
         figure = self.figures.get(name)
         return otherwise if figure is None else figure.value
 
@@ -128,7 +128,7 @@ class Machine:
 
     @property
     def memory_bytes(self) -> Figure | None:
-        """As vendors state it; a device reports a few percent more or less."""
+        """The size that vendors state; a device reports a few percent more or less."""
         return self.figures.get("memory_bytes")
 
     @property

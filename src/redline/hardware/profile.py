@@ -34,8 +34,6 @@ class _Measured(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class _Profile(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What the file holds."""
-
     kind: str
     schema_version: int
     made_by: str
@@ -74,7 +72,7 @@ def find_machine(text: str) -> Machine:
 
 
 def is_profile_path(text: str) -> bool:
-    """Whether this names a file rather than a record. A record wins over a file that happens to have its name."""
+    """Tell whether this names a file rather than a record. A record wins over a file that happens to have its name."""
     looks_like_one = text.endswith(".json") or os.sep in text
     return looks_like_one or (not catalogue.search(text) and _is_file(text))
 

@@ -6,10 +6,8 @@ from datetime import date
 from pathlib import Path
 
 from redline.errors import InputError, UsageError
-from redline.lake.lake_answer import AnswerColumn, Cell, LakeAnswer
-from redline.lake.late_nodes import late_nodes
 from redline.lake.parts import LakePart, first_day, parts_of
-from redline.lake.questions import QUESTIONS, LakeQuestion
+from redline.lake.questions import QUESTIONS, AnswerColumn, Cell, LakeAnswer, LakeQuestion, late_nodes
 from redline.lake.sandbox import Sandbox, sandbox
 
 _TRIES = 10  # while others merge parts
@@ -29,22 +27,10 @@ class AskedLake:
     last_day: str
 
 
-def ask(
+def ask_here(
     lake: Path, question: str | None, sql: str | None, *, parameters: Mapping[str, Cell], days: int | None = None
 ) -> AskedLake:
-    """Of all days, or of so many up to the newest of the lake."""
-    if sql is None:
-        return ask_here(lake, question, sql, parameters=parameters, days=days)
-    from redline.lake.sql_process import ask_elsewhere
-
-    asked: AskedLake = ask_elsewhere(lake, sql, days)
-    return asked
-
-
-def ask_here(
-    lake: Path, question: str | None, sql: str | None, *, parameters: Mapping[str, Cell], days: int | None
-) -> AskedLake:
-    """The same in this process, for SQL of our own."""
+    """Ask all days, or so many up to the newest of the lake; in this process, as the SQL is our own."""
     named = None if question is None else _named(question, parameters)
     for _ in range(_TRIES):
         parts = _parts_of_days(lake, days)

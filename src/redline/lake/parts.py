@@ -6,20 +6,66 @@ The name says which digests are in it (a hash), when they were added, and in whi
 once, by the row that was added later, so files may be merged and removed while others write and read.
 """
 
+import fcntl
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from redline import __version__
 from redline.artifacts import Envelope, write_atomic
 from redline.errors import InputError, OutputError
-from redline.lake.extra import parquet
-from redline.lake.schema import COLUMNS, KIND, SCHEMA_VERSION, STRUCTS
+from redline.lake.extra import compute, dataset, parquet, pyarrow
+from redline.lake.schema import COLUMNS, KIND, SCHEMA_VERSION, STRUCTS, arrow_schema
+
+_HOUR_NS = 3_600_000_000_000
+
+
+def migrated(table: Any, version: int) -> Any:
+    """The same rows in the current schema."""
+    while version < SCHEMA_VERSION:
+        table = _MIGRATIONS[version](table)
+        version += 1
+    return table.select(arrow_schema().names)
+
+
+def _from_1(table: Any) -> Any:
+    """Schema 1 had no labels but the job, the codes of findings alone, no operators, and windows for themselves."""
+    arrow, count = pyarrow(), len(table)
+    gains = [
+        [{"code": code, "alone_share": None, "bound_share": None} for code in codes or ()]
+        for codes in table["findings"].to_pylist()
+    ]
+    lengths_ns = compute().subtract(table["end_ns"], table["start_ns"])
+    columns: dict[str, Any] = {
+        **{name: table[name] for name in table.column_names},
+        "team": [""] * count,
+        "model": [""] * count,
+        "cluster": [""] * count,
+        "gpu_hours": compute().divide(compute().cast(lengths_ns, "double"), float(_HOUR_NS)),
+        "hours_from": ["window"] * count,
+        "findings": gains,
+        "operators": [[]] * count,
+    }
+    schema = arrow_schema()
+    arrays = [
+        values.cast(field.type) if hasattr(values := columns[field.name], "cast") else arrow.array(values, field.type)
+        for field in schema
+    ]
+    return arrow.table(arrays, schema=schema)
+
+
+_MIGRATIONS: Mapping[int, Callable[[Any], Any]] = {1: _from_1}
+
 
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9]{19})-([0-9a-f]{8})\.v([0-9]{1,9})\.parquet")
 _DAY = re.compile(r"day=([0-9]{4}-[0-9]{2}-[0-9]{2})")
@@ -150,7 +196,7 @@ def _envelope(table: Any, made_by: str) -> bytes:
 
 
 def _day_of(table: Any) -> str:
-    """In which its last window ended, in UTC."""
+    """The day in which its last window ended, in UTC."""
     return str(datetime.fromtimestamp(max(table["end_ns"].to_pylist()) / 1e9, UTC).date())
 
 
@@ -189,5 +235,214 @@ def remove(path: Path) -> None:
 
 
 def first_day(last: date, days: int) -> str:
-    """Of so many days, of which `last` is the last."""
+    """The first of so many days, of which `last` is the last."""
     return str(date.fromordinal(max(last.toordinal() - days + 1, 1)))
+
+
+_NEVER_NULL = ("digest_id", "added_ns", "job", "rank", "start_ns", "end_ns")
+_LEAST_BYTES = 8  # of a row
+
+
+def scanned(parts: Sequence[LakePart]) -> Any:
+    """A pyarrow dataset, which reads columns when they are asked for; a table where parts are of an older schema."""
+    refuse_newer(parts)
+    for part in parts:
+        _refuse_declared(part.path)
+    current = [str(part.path) for part in parts if part.schema_version == SCHEMA_VERSION]
+    older = [part for part in parts if part.schema_version < SCHEMA_VERSION]
+    rows = dataset().dataset(current, schema=arrow_schema(), format="parquet") if current else None
+    if rows is not None and not older:
+        return rows
+    tables = [] if rows is None else [rows.to_table()]
+    return pyarrow().concat_tables([*tables, *(read_part(part) for part in older)])
+
+
+def refuse_newer(parts: Sequence[LakePart]) -> None:
+    newer = next((part for part in parts if part.schema_version > SCHEMA_VERSION), None)
+    if newer is not None:
+        raise InputError(
+            f"{newer.path} is of schema {newer.schema_version}; this is Redline {__version__}, which reads up to "
+            f"schema {SCHEMA_VERSION}: upgrade it"
+        )
+
+
+def read_part(part: LakePart) -> Any:
+    """The whole file as a table in the current schema."""
+    try:
+        _refuse_declared(part.path)
+        table = parquet().read_table(part.path, partitioning=None)
+        rows = migrated(table, part.schema_version).cast(arrow_schema())
+        if any(rows[name].null_count for name in _NEVER_NULL):
+            raise ValueError(f"a row without {', '.join(_NEVER_NULL)}")
+    except FileNotFoundError:
+        raise
+    except (pyarrow().ArrowException, OSError, KeyError, ValueError) as error:
+        raise damaged(part.path, error) from error
+    return rows
+
+
+def _refuse_declared(path: Path) -> None:
+    """InputError for more rows than a file of its length can have: the id of each is a hash, which nothing packs."""
+    try:
+        rows = parquet().read_metadata(path).num_rows
+        if rows * _LEAST_BYTES > path.stat().st_size:
+            raise ValueError(f"it claims to have {rows:,} rows")
+    except FileNotFoundError:
+        raise
+    except (pyarrow().ArrowException, OSError, ValueError) as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: BaseException) -> InputError:
+    reason = str(error).split("\n", maxsplit=1)[0][:200]
+    return InputError(f"{path}: damaged, or not of a lake ({reason}). Remove it and add its digests again")
+
+
+def damaged_part(parts: Sequence[LakePart]) -> InputError | None:
+    """Which of these files is to blame for a question that failed; None where all can be read."""
+    for part in parts:
+        try:
+            read_part(part)
+        except FileNotFoundError:
+            continue
+        except InputError as error:
+            return error
+    return None
+
+
+def has_doubles(rows: Any) -> bool:
+    """Tell whether a digest is in several rows: it was added again, or a merge of parts was cut short."""
+    source = rows.select(["digest_id"]) if isinstance(rows, pyarrow().Table) else rows.to_table(columns=["digest_id"])
+    ids = source["digest_id"].to_numpy()
+    return len(np.unique(ids)) < len(ids)
+
+
+def newest_of_each(table: Any) -> Any:
+    """Rows with each digest once, in order of job and rank."""
+    ids, added_ns = table["digest_id"].to_numpy(), table["added_ns"].to_numpy()
+    order = np.lexsort((-added_ns, ids))
+    first = np.ones(len(ids), bool)
+    first[1:] = np.diff(ids[order]) != 0
+    return table.take(pyarrow().array(np.sort(order[first]))).sort_by(
+        [("job", "ascending"), ("start_ns", "ascending"), ("rank", "ascending")]
+    )
+
+
+MOST_PARTS = 32  # of a day that is still added to
+_FULL_BYTES = 16_000_000  # a part that is this large is left as it is
+_MOST_DAYS = 2  # merged after one add, so that none takes long
+_ABANDONED_S = 86_400  # an unfinished file of this age belongs to a writer that was killed
+
+
+def compact(lake: Path) -> int:
+    """Merge days that have too many parts, or are over and have several; how many parts went into others."""
+    merged = 0
+    days = {day: _small(list(group)) for day, group in groupby(parts_of(lake), key=lambda part: part.day)}
+    newest = max(days, default="")
+    due = [day for day, small in days.items() if len(small) > (MOST_PARTS if day == newest else 1)]
+    for day in sorted(due, key=lambda day: -len(days[day]))[:_MOST_DAYS]:
+        with _only_one(lake / f"day={day}") as alone:
+            if alone:
+                merged += _merge(lake, day)
+    return merged
+
+
+def compact_all(lake: Path) -> int:
+    """Merge every day; how many parts went into others."""
+    return sum(_merge(lake, folder.name.removeprefix("day=")) for folder in day_folders(lake))
+
+
+def _small(parts: Sequence[LakePart]) -> list[LakePart]:
+    """Parts to merge: small ones, and those of an older schema."""
+    return [part for part in parts if part.schema_version <= SCHEMA_VERSION and _is_small(part)]
+
+
+def _is_small(part: LakePart) -> bool:
+    try:
+        return part.schema_version < SCHEMA_VERSION or part.path.stat().st_size < _FULL_BYTES
+    except OSError:  # merged by another since
+        return False
+
+
+def _merge(lake: Path, day: str) -> int:
+    """First the merged part is whole on disk, then those in it are removed: at no moment is a row missing."""
+    parts = _small([part for part in parts_of(lake) if part.day == day])
+    read, tables = [], []
+    for part in parts:
+        # One that another has merged is there already, and a damaged one is not ours to touch: questions name it.
+        with suppress(FileNotFoundError, InputError):
+            tables.append(read_part(part))
+            read.append(part)
+    if len(read) < 2 and all(part.schema_version == SCHEMA_VERSION for part in read):
+        return 0
+    merged = write_part(lake, newest_of_each(pyarrow().concat_tables(tables)), made_by="redline lake")
+    for part in read:
+        if part.path != merged.path:
+            remove(part.path)
+    return len(read)
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[bool]:
+    """Tell whether nobody else merges here: a matter of work, not of safety, as doubles count once."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except OSError:
+        yield False
+    finally:
+        os.close(descriptor)
+
+
+def remove_abandoned(lake: Path, now_s: float | None = None) -> int:
+    """Unfinished files that killed writers left; how many."""
+    until_s = (time.time() if now_s is None else now_s) - _ABANDONED_S
+    removed = 0
+    for folder in day_folders(lake):
+        for path in folder.glob("*.part"):
+            with suppress(OSError):
+                if path.stat().st_mtime < until_s:
+                    path.unlink()
+                    removed += 1
+    return removed
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedLake:
+    first_kept: str  # a day, in UTC
+    days: int
+    digests: int  # rows of the files that were removed
+
+
+def prune(lake: Path, days: int, today: datetime) -> PrunedLake:
+    """Remove windows that ended before the last so many days, today being one."""
+    parts = parts_of(lake)
+    if not parts:
+        raise InputError(f"{lake}: no lake in this folder, so there is nothing to prune; check its name")
+    first_kept = first_day(today.date(), days)
+    old = [part for part in parts if part.day < first_kept]
+    digests = sum(map(_rows_in, old))
+    for part in old:
+        remove(part.path)
+    folders = {part.path.parent for part in old}
+    for folder in folders:
+        _remove_if_empty(folder)
+    return PrunedLake(first_kept=first_kept, days=len(folders), digests=digests)
+
+
+def _rows_in(part: LakePart) -> int:
+    """0 of a damaged file, which goes as well."""
+    try:
+        return int(parquet().read_metadata(part.path).num_rows)
+    except (OSError, pyarrow().ArrowException):
+        return 0
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):  # somebody is adding to it
+        folder.rmdir()

@@ -11,9 +11,8 @@ from typing import Any
 
 from redline.errors import InputError, UsageError
 from redline.lake.extra import duckdb, pyarrow
-from redline.lake.lake_answer import AnswerColumn, LakeAnswer, plain_value
-from redline.lake.parts import LakePart
-from redline.lake.read_parts import damaged_part, has_doubles, scanned
+from redline.lake.parts import LakePart, damaged_part, has_doubles, scanned
+from redline.lake.questions import AnswerColumn, LakeAnswer, plain_value
 from redline.lake.schema import NAMES
 
 MOST_ROWS = 100_000  # of an answer

@@ -5,9 +5,9 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from redline.errors import RedlineError, UsageError
+from redline.lake.asking import AskedLake, ask_here
 from redline.lake.sandbox import MOST_SECONDS
 
 MOST_BYTES = 3 << 30  # of the process, in which DuckDB may have 2 GB
@@ -15,8 +15,8 @@ _MOST_ANSWER_BYTES = 64 << 20
 _CODE = "import sys; sys.path[:] = {path!r}; from redline.lake.sql_process import main; main()"
 
 
-def ask_elsewhere(lake: Path, sql: str, days: int | None) -> Any:
-    """The AskedLake, or the error that it came to; UsageError where it needs more time or memory than it may."""
+def ask_elsewhere(lake: Path, sql: str, days: int | None) -> AskedLake:
+    """The answer, or the error that it came to; UsageError where it needs more time or memory than it may."""
     try:
         done = subprocess.run(
             [sys.executable, "-S", "-c", _CODE.format(path=sys.path)],
@@ -29,15 +29,13 @@ def ask_elsewhere(lake: Path, sql: str, days: int | None) -> Any:
         raise UsageError(f"lake ask: the SQL took more than {MOST_SECONDS:.0f} s; ask for less of it") from error
     if done.returncode:
         raise UsageError(f"lake ask: the SQL needs more than {MOST_BYTES >> 30} GiB of memory; ask for less of it")
-    answer = pickle.loads(done.stdout)
-    if isinstance(answer, Exception):
+    answer: AskedLake | RedlineError = pickle.loads(done.stdout)
+    if isinstance(answer, RedlineError):
         raise answer
     return answer
 
 
 def main() -> None:
-    from redline.lake.asking import ask_here
-
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     lake, sql, days = pickle.load(sys.stdin.buffer)
     try:

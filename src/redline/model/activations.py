@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from redline.model.flops import STATE_CHUNK
-from redline.model.matmuls import present
+from redline.model.flops import STATE_CHUNK, present
 from redline.model.model import Model, Number
 
 Divided = Literal["tensor", "sequence", "routed", "expert", "none"]

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from redline.model.flops import Pairs, forward_flops
-from redline.model.huggingface import CONFIG
-from redline.model.known import known_config, read_model
-from redline.model.kv_cache import numbers_per_token
+from redline.model.huggingface import CONFIG, known_config, read_model
 from redline.model.model import Model
-from redline.model.parameters import active_parameters
+from redline.model.parameters import active_parameters, numbers_per_token
 from redline.storage import path_of
 
 CACHE_NUMBER_BYTES = 2  # an engine may keep 8 bits: its cache is not in the model's file
@@ -48,7 +46,7 @@ class ServedModel:
 
 
 def _whole_layers(model: Model) -> float:
-    """Of attention, that see everything before a token."""
+    """Layers of attention that see everything before a token."""
     return float(model.attention_layers - model.window_layers)
 
 

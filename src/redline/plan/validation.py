@@ -14,7 +14,7 @@ EXPERTS = "experts"
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOutAccuracy:
-    """Of runs that were predicted without their group. Errors are predicted over measured, less 1."""
+    """Runs that were predicted without their group. Errors are predicted over measured, less 1."""
 
     situation: Situation
     name: str
@@ -84,7 +84,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceLoss:
-    """What choosing by prediction costs."""
+    """The loss of choosing by prediction."""
 
     choices: tuple[Choice, ...]
     median: float
@@ -115,7 +115,7 @@ class StepAccuracy:
 
 @dataclass(frozen=True, kw_only=True)
 class PeakAccuracy:
-    """Of one stack, or of all."""
+    """Peaks of one stack, or of all."""
 
     stack: str
     rows: int

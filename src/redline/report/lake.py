@@ -6,8 +6,7 @@ from typing import Any
 
 from redline.findings.pages import codes, page_of
 from redline.job.read_failures import Failure
-from redline.lake.lake_answer import AnswerColumn, Cell, LakeAnswer
-from redline.lake.late_nodes import MOST_FALSE
+from redline.lake.questions import MOST_FALSE, AnswerColumn, Cell, LakeAnswer
 from redline.lake.sandbox import MOST_ROWS
 from redline.ledger.accounts import Account
 from redline.report.data import csv_text, enveloped, picked

@@ -11,9 +11,8 @@ from redline.report.language import _, clauses, listed, marked, ngettext
 from redline.report.terminal import as_text
 from redline.report.text_parts import clipped, percent, rank_list
 from redline.units import format_ns
-from redline.watch.alarm import Alarm, AlarmKind
 from redline.watch.follow import UnreadWindow
-from redline.watch.job_monitor import WatchedWindow
+from redline.watch.job_monitor import Alarm, AlarmKind, WatchedWindow
 
 _MOST_LETTERS = 300
 _SENTENCES = {

@@ -99,7 +99,7 @@ class OperatorCall:
         return argument
 
     def absent(self, index: int) -> bool:
-        """Whether nothing was passed in this place."""
+        """Tell whether nothing was passed in this place."""
         return index >= len(self.types) or not self.types[index]
 
     def value(self, index: int) -> str:

@@ -1,10 +1,100 @@
 """Sizes of the tensors of a call as recorded: of any call, and of matrix products by what each size means."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
 import msgspec
+
+from redline.roofline.arguments import Shape, Tensor, UnknownWorkError
+from redline.roofline.dtypes import Dtype
+
+
+def broadcast(shapes: Iterable[Shape]) -> Shape:
+    """The shape that all of these stretch to."""
+    result: list[int] = []  # from the last dimension on
+    for shape in shapes:
+        for place, size in enumerate(reversed(shape)):
+            if place == len(result):
+                result.append(size)
+            elif result[place] == 1:
+                result[place] = size
+            elif size not in {1, result[place]}:
+                raise UnknownWorkError
+    return tuple(reversed(result))
+
+
+def dimension(index: int, count: int) -> int:
+    """A dimension counted from the front; the profiler records -1 for the last."""
+    position = index + count if index < 0 else index
+    if not 0 <= position < max(count, 1):
+        raise UnknownWorkError
+    return position
+
+
+def without(shape: Shape, dimensions: Iterable[int]) -> Shape:
+    """What is left of a shape when these dimensions are reduced; all of them where none is named."""
+    gone = {dimension(index, len(shape)) for index in dimensions} or set(range(len(shape)))
+    return tuple(size for place, size in enumerate(shape) if place not in gone)
+
+
+def replaced(shape: Shape, index: int, size: int) -> Shape:
+    """The shape with another size in one dimension."""
+    place = dimension(index, len(shape))
+    return (*shape[:place], size, *shape[place + 1 :])
+
+
+def windows(size: int, kernel: int, stride: int, padding: int, dilation: int, *, ceil: bool = False) -> int:
+    """How often a window fits: the output size of a convolution or a pooling along one dimension."""
+    if stride < 1 or kernel < 1 or padding < 0 or dilation < 1:
+        raise UnknownWorkError
+    room = size + 2 * padding - dilation * (kernel - 1) - 1
+    if room < 0:
+        raise UnknownWorkError
+    count = -(-room // stride) + 1 if ceil else room // stride + 1
+    # The last window of a rounded-up count must begin inside the input or its left padding.
+    return count - 1 if ceil and (count - 1) * stride >= size + padding else count
+
+
+def spread(size: int, kernel: int, stride: int, padding: int, dilation: int, extra: int) -> int:
+    """The output size of a transposed convolution along one dimension."""
+    if stride < 1 or kernel < 1 or padding < 0 or dilation < 1 or extra < 0:
+        raise UnknownWorkError
+    spread_size = (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + extra + 1
+    if spread_size < 0:
+        raise UnknownWorkError
+    return spread_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Arithmetic and least memory traffic of one call. docs/explanation/work.md says how they are counted."""
+
+    flops: int  # of matmul, convolution and attention; 0 for the others, whose roof is memory
+    bytes: int  # each input read once, each output written once
+    dtype: str  # of the data: fp64, fp32, fp16, bf16, fp8, fp4, int8; "" for other integers and bool
+    family: str
+
+
+def moved(family: str, dtype: Dtype, *tensors: Tensor | None) -> Work:
+    """Each of these tensors is read or written once."""
+    return Work(flops=0, bytes=bytes_of(tensors), dtype=dtype.label, family=family)
+
+
+def bytes_of(tensors: Iterable[Tensor | None]) -> int:
+    return sum(tensor.size_bytes for tensor in tensors if tensor is not None)
+
+
+def dense(shape: Shape, dtype: Dtype) -> Tensor:
+    """A result: freshly made, so every element exists."""
+    return Tensor(shape, dtype)
+
+
+def like(tensor: Tensor) -> Tensor:
+    """A result of the size and type of an input."""
+    return Tensor(tensor.shape, tensor.dtype)
+
 
 _SHAPES = msgspec.json.Decoder(list[list[int | list[int]]])
 _NUMBERS = re.compile(r"-?\d{1,9}")
@@ -27,7 +117,7 @@ class BatchedMatmul:
 
 
 def shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
-    """Of each argument; () for scalars, lists of tensors and text that is damaged."""
+    """Shapes of each argument; () for scalars, lists of tensors and text that is damaged."""
     try:
         arguments = _SHAPES.decode(text)
     except (msgspec.MsgspecError, ValueError):  # ValueError: text that is no UTF-8
@@ -57,19 +147,19 @@ def padded_length(shapes: str, values: str) -> tuple[int, int]:
 
 
 def is_channels_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether an image tensor [N, C, H, W] or [N, C, D, H, W] lies in memory as [N, H, W, C]."""
+    """Tell whether an image tensor [N, C, H, W] or [N, C, D, H, W] lies in memory as [N, H, W, C]."""
     return _is_image(shape, strides) and strides == _dense(
         (shape[0], *shape[2:], shape[1]), (0, -1, *range(1, len(shape) - 1))
     )
 
 
 def is_channels_first(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether an image tensor lies in memory in the order of its dimensions."""
+    """Tell whether an image tensor lies in memory in the order of its dimensions."""
     return _is_image(shape, strides) and strides == _dense(shape, tuple(range(len(shape))))
 
 
 def _is_image(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether both layouts can be told apart: several channels, and more than one pixel."""
+    """Tell whether both layouts can be told apart: several channels, and more than one pixel."""
     return len(shape) in (4, 5) and len(strides) == len(shape) and shape[1] > 1 and prod(shape[2:]) > 1
 
 
@@ -80,7 +170,7 @@ def _dense(sizes: tuple[int, ...], places: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def types_of(text: str) -> tuple[str, ...]:
-    """Of each argument, as the profiler names them; () for text that is damaged."""
+    """Types of each argument, as the profiler names them; () for text that is damaged."""
     try:
         return tuple(_TYPES.decode(text))
     except (msgspec.MsgspecError, ValueError):
@@ -88,12 +178,12 @@ def types_of(text: str) -> tuple[str, ...]:
 
 
 def has_tensor_of(dtype: str, shapes: str, types: str) -> bool:
-    """Whether an argument with a dimension has this type: numbers from Python are tensors without one."""
+    """Tell whether an argument with a dimension has this type: numbers from Python are tensors without one."""
     return any(shape and name == dtype for shape, name in zip(shapes_of(shapes), types_of(types), strict=False))
 
 
 def elements_of(text: str) -> frozenset[int]:
-    """Of all tensors with more than one element."""
+    """Elements of all tensors with more than one."""
     return frozenset(prod(shape) for shape in shapes_of(text) if shape) - {0, 1}
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from redline.numerics import Numerics
-from redline.serving.latencies import SLOWEST, Latency, LatencySplit, slowest
 from redline.serving.recording import UNKNOWN_NS, BatchRows, ServingRecording
-from redline.serving.request_ledger import RequestAccount, RequestLedger
+from redline.serving.request_ledger import SLOWEST, Latency, LatencySplit, RequestAccount, RequestLedger, slowest
 from redline.serving.step_ledger import StepAccount
 from redline.timeline.table import I64, Column
 

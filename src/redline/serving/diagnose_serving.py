@@ -1,26 +1,161 @@
 """From the logs of a run to what is known of its requests, as figures that fit a page."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
+from redline.artifacts.file_kind import FileKind
+from redline.errors import InputError
 from redline.serving.causes import Served, ServingCause, causes_of
-from redline.serving.client_file import read_client, with_client
-from redline.serving.engine_logs import log_files
-from redline.serving.exported_metrics import MetricCheck, check_metrics
-from redline.serving.latencies import LatencySplit, latency_splits
-from redline.serving.read_logs import read_serving
-from redline.serving.recording import ServingRecording
-from redline.serving.request_ledger import RequestLedger, request_ledger
+from redline.serving.read_logs import log_files, read_serving
+from redline.serving.recording import UNKNOWN_NS, ServingRecording
+from redline.serving.request_ledger import (
+    LatencySplit,
+    RequestAccount,
+    RequestLedger,
+    RequestTimes,
+    latency_splits,
+    request_ledger,
+)
 from redline.serving.step_ledger import StepAccount
+from redline.timeline.table import I64, Column
+
+_NS_PER_S = 1_000_000_000
+_Seconds = Annotated[float, Meta(ge=0, le=1e6)]
+_NUMBERED = re.compile(r"bench-[0-9a-f]+-(\d+)-")  # in the name of a request, which the client gives it
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientTimes:
+    """One row per request that succeeded, since the client sent it."""
+
+    number: I64  # that the client gave it
+    first_token_ns: I64
+    last_token_ns: I64
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Detailed:
+    """The columns of the file that are read, one row per request."""
+
+    ttfts: list[_Seconds]
+    itls: list[list[_Seconds]]
+    errors: list[str]
+
+
+_CLIENT = FileKind(
+    "detailed results of `vllm bench serve`",
+    _Detailed,
+    "give --save-detailed to it",
+    most_bytes=128 << 20,
+    is_large=True,
+)
+
+
+def read_client(path: Path) -> ClientTimes:
+    """InputError where it is another file."""
+    told = _CLIENT.read(path)
+    if not len(told.ttfts) == len(told.itls) == len(told.errors):
+        raise InputError(f"{path}: its columns are of different requests; measure again")
+    columns = zip(told.ttfts, told.itls, told.errors, strict=True)
+    rows = [
+        (number, _ns(first), _ns(first + sum(gaps))) for number, (first, gaps, error) in enumerate(columns) if not error
+    ]
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return ClientTimes(number=table[:, 0], first_token_ns=table[:, 1], last_token_ns=table[:, 2])
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * _NS_PER_S)
+
+
+def with_client(ledger: RequestLedger, recording: ServingRecording, client: ClientTimes) -> RequestLedger:
+    """What the client waited for besides is the network, and the HTTP server; only durations count, no clocks.
+
+    InputError where it is a file about other requests.
+    """
+    row = rows_of_requests(client, recording)[ledger.to_last_token.request]
+    if not (row >= 0).any():
+        raise InputError("the client's file tells of none of the requests of this run; give the one of its own load")
+    return replace(
+        ledger,
+        to_first_token=_with_network(ledger.to_first_token, row, client.first_token_ns),
+        to_last_token=_with_network(ledger.to_last_token, row, client.last_token_ns),
+    )
+
+
+def rows_of_requests(client: ClientTimes, recording: ServingRecording) -> I64:
+    """The row of each recorded request among the client's; -1 for requests of others."""
+    known = {number: row for row, number in enumerate(client.number.tolist())}
+    found = (_NUMBERED.search(name) for name in recording.requests.names)
+    return np.array([known.get(int(match[1]), -1) if match else -1 for match in found], np.int64)
+
+
+def _with_network(times: RequestTimes, row: I64, measured_ns: I64) -> RequestTimes:
+    besides = np.where(row >= 0, np.maximum(measured_ns[row] - times.length_ns, 0), 0)
+    amounts = times.amounts_ns.copy()
+    amounts[:, RequestAccount.NETWORK] = besides
+    return replace(times, length_ns=times.length_ns + besides, amounts_ns=amounts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricCheck:
+    """A mean over the same requests, as the engine exports it and as it was recorded."""
+
+    name: str
+    requests: int
+    exported_ns: float
+    recorded_ns: float
+
+    @property
+    def difference(self) -> float:
+        return abs(self.recorded_ns - self.exported_ns) / self.exported_ns if self.exported_ns else 0.0
+
+
+def check_metrics(recording: ServingRecording, ledger: RequestLedger) -> tuple[MetricCheck, ...]:
+    """None where requests are missing on one side: with several engines, or where recording began in the middle."""
+    if recording.engines > 1 or ledger.left_out or not recording.exported:
+        return ()
+    first, last = ledger.to_first_token, ledger.to_last_token
+    began = _began(recording, last.request)
+    ended = began + last.length_ns
+    decoding = (last.length_ns - first.length_ns) / np.maximum(ledger.tokens - 1, 1)
+    queued = last.amounts_ns[:, RequestAccount.QUEUE].astype(float)
+    found = [
+        _check(recording, "time_to_first_token_seconds", began + first.length_ns, first.length_ns.astype(float)),
+        _check(recording, "request_time_per_output_token_seconds", ended, np.where(ledger.tokens > 1, decoding, 0.0)),
+        _check(recording, "e2e_request_latency_seconds", ended, last.length_ns.astype(float)),
+        _check(recording, "request_queue_time_seconds", ended, queued),
+    ]
+    return tuple(check for check in found if check is not None)
+
+
+def _began(recording: ServingRecording, request: I64) -> I64:
+    came, queued = recording.requests.came_ns[request], recording.requests.queued_ns[request]
+    return np.where(came == UNKNOWN_NS, queued, came)
+
+
+def _check(recording: ServingRecording, name: str, moment_ns: I64, lengths_ns: Column) -> MetricCheck | None:
+    """The mean of the requests that came to this moment before the engine saw its figures: as many as it counts."""
+    number = int(recording.exported.get(f"vllm:{name}_count", 0))
+    if not 0 < number <= len(moment_ns):
+        return None
+    counted = np.argsort(moment_ns, kind="stable")[:number]
+    return MetricCheck(
+        name=name,
+        requests=number,
+        exported_ns=recording.exported.get(f"vllm:{name}_sum", 0.0) * _NS_PER_S / number,
+        recorded_ns=float(lengths_ns[counted].mean()),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTotals:
-    """Of all steps that were recorded."""
-
     steps: int
     window_ns: int  # from the first step to the end of the last
     median_ns: float  # of a step, with what is between it and the one before, and without waiting for somebody to ask

@@ -1,17 +1,17 @@
-"""Reads the logs that `redline run` keeps of a serving engine and of its server."""
+"""Reads what a serving engine logged: the files that belong together, their records, and the recording they make."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from redline.artifacts.file_kind import lines_of
 from redline.errors import InputError
-from redline.serving import log_records as log
-from redline.serving.engine_logs import log_files, logs_of_one_engine
-from redline.serving.log_records import LogRecord, log_record
 from redline.serving.recording import (
     UNKNOWN_NS,
     BatchRows,
@@ -22,7 +22,139 @@ from redline.serving.recording import (
     ServingRecording,
     WorkerPhases,
 )
+from redline.storage import below
 from redline.timeline.table import I64
+
+_Name = Annotated[str, Meta(max_length=1_000)]
+_Count = Annotated[int, Meta(ge=0, le=10**15)]
+_Time = Annotated[int, Meta(ge=-1, le=10**18)]  # ns of a clock, -1 for unknown: some sums of differences fit 64 bits
+_Figure = Annotated[float, Meta(ge=-1e18, le=1e18)]
+_Prefix = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Record(msgspec.Struct, array_like=True, gc=False):
+    """A list that begins with the word for what it is; what a later version adds at its end is left."""
+
+
+class LogHead(_Record, tag="log"):
+    head: dict[_Name, Any]
+
+
+class Facts(_Record, tag="facts"):
+    facts: dict[_Name, Any]
+
+
+class RequestQueued(_Record, tag="request"):
+    queued_ns: _Time
+    name: _Name
+    prompt_tokens: _Count
+    most_tokens: Any
+    asks: list[_Name] = []
+    prefixes: list[_Prefix] = []
+
+
+class RequestCame(_Record, tag="came"):
+    came_ns: _Time
+    sent_ns: _Time
+    name: _Name
+
+
+class OutputsTaken(_Record, tag="outputs"):
+    taken_ns: _Time
+
+
+class TokensReady(_Record, tag="ready"):
+    ready_ns: _Time
+    name: _Name
+
+
+class Aborted(_Record, tag="abort"):
+    when_ns: Any = None
+
+
+class WorkerPhase(_Record, tag="phase"):
+    name: _Name
+    start_ns: _Time
+    end_ns: _Time
+
+
+class Step(_Record, tag="step"):
+    number: Any
+    times_ns: tuple[_Time, _Time, _Time, _Time, _Time]
+    batch: list[tuple[_Name, _Count, _Count]]
+    new_tokens: list[tuple[_Name, _Count, bool]]
+    preempted: list[_Name]
+    state: tuple[_Count, _Count, _Figure]
+    drafts: tuple[_Count, _Count] = (0, 0)
+
+
+class Metrics(_Record, tag="metrics"):
+    when_ns: Any
+    figures: dict[_Name, _Figure]
+
+
+LogRecord = (
+    LogHead | Facts | RequestQueued | RequestCame | OutputsTaken | TokensReady | Aborted | WorkerPhase | Step | Metrics
+)
+_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(LogRecord)
+
+
+def log_record(line: bytes) -> LogRecord | None:
+    """None for what is none, or of another version; a process that is killed leaves a line that breaks off."""
+    try:
+        record: LogRecord = _DECODER.decode(line)
+    except (ValueError, RecursionError):
+        return None
+    return record
+
+
+ENGINE_LOGS, SERVER_LOGS = "engine-*.jsonl", "server-*.jsonl"
+_STEP = b'["step"'  # how the line of a step begins
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineLogs:
+    """The files, and how many engines took steps in the run."""
+
+    of_engine: Sequence[Path]
+    of_servers: Sequence[Path]
+    engines: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LogSummary:
+    pid: object
+    parent: object  # None in logs of before this was kept
+    steps: int
+
+
+def log_files(folder: Path) -> list[Path]:
+    """Logs of a run; none where it served nothing."""
+    return sorted(path for pattern in (ENGINE_LOGS, SERVER_LOGS) for path in below(folder, pattern))
+
+
+def logs_of_one_engine(paths: Sequence[Path]) -> EngineLogs:
+    """The one with the most steps: with data parallelism there are several, each with workers of its own."""
+    servers = [path for path in paths if path.match(SERVER_LOGS)]
+    heads = {path: _head_of(path) for path in paths if path not in servers}
+    engines = [path for path, head in heads.items() if head.steps]
+    if len(engines) < 2:
+        return EngineLogs(of_engine=list(heads), of_servers=servers, engines=len(engines))
+    most = max(engines, key=lambda path: heads[path].steps)
+    workers = [path for path, head in heads.items() if not head.steps and head.parent in (None, heads[most].pid)]
+    return EngineLogs(of_engine=[most, *workers], of_servers=servers, engines=len(engines))
+
+
+def _head_of(path: Path) -> _LogSummary:
+    head = None
+    steps = 0
+    for number, line in enumerate(lines_of(path)):
+        steps += line.startswith(_STEP)
+        if number == 0:
+            head = log_record(line)
+    told = head.head if isinstance(head, LogHead) else {}
+    return _LogSummary(pid=told.get("pid"), parent=told.get("ppid"), steps=steps)
+
 
 MOST_BYTES = 4 << 30  # of all logs of a run
 
@@ -75,24 +207,24 @@ class _Rows:
         match record:
             case None:
                 self.dropped += 1
-            case log.Facts():
+            case Facts():
                 self._facts(record.facts)
-            case log.RequestQueued():
+            case RequestQueued():
                 self._request(record)
-            case log.RequestCame() if not self._is_of_others(record.name):
+            case RequestCame() if not self._is_of_others(record.name):
                 number = self._number(record.name)
                 self.moments["came"][number] = record.came_ns
                 self.moments["sent"][number] = record.sent_ns
-            case log.OutputsTaken():
+            case OutputsTaken():
                 self._taken_ns = record.taken_ns
-            case log.TokensReady() if not self._is_of_others(record.name):
+            case TokensReady() if not self._is_of_others(record.name):
                 self.ready.append((self._number(record.name), self._taken_ns, record.ready_ns))
-            case log.WorkerPhase():
+            case WorkerPhase():
                 number = self.phase_names.setdefault(record.name, len(self.phase_names))
                 self.phases.append((number, record.start_ns, record.end_ns))
-            case log.Step():
+            case Step():
                 self._step(record)
-            case log.Metrics():
+            case Metrics():
                 self.exported = record.figures
 
     def _facts(self, facts: Mapping[str, object]) -> None:
@@ -101,14 +233,14 @@ class _Rows:
         if cores:
             self.settings["cores"] = cores
 
-    def _request(self, request: log.RequestQueued) -> None:
+    def _request(self, request: RequestQueued) -> None:
         number = self._number(request.name)
         self.moments["queued"][number] = request.queued_ns
         self.moments["prompt"][number] = request.prompt_tokens
         self.prefixes += request.prefixes
         self.asked.update(request.asks)
 
-    def _step(self, step: log.Step) -> None:
+    def _step(self, step: Step) -> None:
         running, waiting, cache_share = step.state
         got = {name: tokens for name, tokens, _over in step.new_tokens}
         number = len(self.steps)

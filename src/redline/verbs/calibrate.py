@@ -22,7 +22,7 @@ from redline.storage import path_of
 
 if TYPE_CHECKING:
     from redline.calibration.calibration_record import Collectives
-    from redline.calibration.collectives.operation_example import OperationExample
+    from redline.calibration.collectives.start import OperationExample
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from redline.ledger.rank.digest_file import is_digest
 from redline.progress import Progress, ProgressStage, silent
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
-from redline.serving.engine_logs import log_files
+from redline.serving.read_logs import log_files
 from redline.storage import path_of
 from redline.trace.schema import batch_sizes_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from redline.errors import InputError
 from redline.report.serving.requests_result import RequestsResult
 from redline.serving.diagnose_serving import diagnosis_of
-from redline.serving.engine_logs import log_files
+from redline.serving.read_logs import log_files
 from redline.storage import path_of
 
 

@@ -11,14 +11,11 @@ from redline.findings.aggregate import findings_of
 from redline.findings.match import check_matches, match_rules
 from redline.job.read_failures import Failure
 from redline.job.read_files import JobOptions
-from redline.lake.asking import ask
-from redline.lake.compact import compact, compact_all, remove_abandoned
+from redline.lake.asking import ask_here
 from redline.lake.extra import duckdb, pyarrow
-from redline.lake.find_digests import find_digests
-from redline.lake.labels import JobLabels, job_of, run_of
-from redline.lake.parts import write_part
-from redline.lake.prune import prune
-from redline.lake.rows import rows_of
+from redline.lake.parts import compact, compact_all, prune, remove_abandoned, write_part
+from redline.lake.rows import JobLabels, find_digests, job_of, rows_of, run_of
+from redline.lake.sql_process import ask_elsewhere
 from redline.ledger.job.combine import combine
 from redline.ledger.job.digests import digest_job
 from redline.ledger.job.first_screen import outline_of
@@ -106,7 +103,10 @@ def ask_lake(
     if (question is None) == (sql is None):
         raise UsageError("lake ask: give the name of a question, or `sql=...`; one of them")
     duckdb()
-    asked = ask(_folder(lake), question, sql, parameters={"job": job, "price": price, "top": top}, days=days)
+    if sql is None:
+        asked = ask_here(_folder(lake), question, sql, parameters={"job": job, "price": price, "top": top}, days=days)
+    else:
+        asked = ask_elsewhere(_folder(lake), sql, days)
     return LakeAskResult(
         lake=str(lake),
         question=question or "",

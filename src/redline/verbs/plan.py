@@ -10,21 +10,26 @@ from pathlib import Path
 
 from redline.errors import ParameterError, UsageError
 from redline.hardware.profile import find_machine
-from redline.model.describe import changed, describe
-from redline.model.known import read_model
+from redline.model.huggingface import changed, describe, read_model
 from redline.model.model import Model
-from redline.plan.job.job_cost import JobCost, JobRequest, whole_job
-from redline.plan.job.job_failures import FailureRate, Recovery, ThreePointEstimate, rate_named, recovery_named
+from redline.plan.job import (
+    FailureRate,
+    JobCost,
+    JobRequest,
+    Recovery,
+    ThreePointEstimate,
+    rate_named,
+    recovery_named,
+    whole_job,
+)
 from redline.plan.serve import plan as serving
 from redline.plan.serve.plan import ServingRequest
 from redline.plan.serve.serving_defaults import ENGINE, LOADS, SIZES
 from redline.plan.train.layout import Layout
 from redline.plan.train.search import plan as training
-from redline.plan.train.search.plan import TrainingRequest, refuse_impossible
-from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.search.plan import TrainingPlan, TrainingRequest, refuse_impossible
 from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, EXECUTIONS, RECOMPUTES, SCHEDULES, TOP
-from redline.plan.train.transformer import Transformer
-from redline.plan.train.workload import Workload
+from redline.plan.train.workload import Transformer, Workload
 from redline.plan.validation import published
 from redline.progress import Progress, ProgressStage, silent
 from redline.storage import path_of
@@ -243,7 +248,7 @@ def find_workload(source: str | None, numbers: Mapping[str, float]) -> Workload:
     if find_spec("torch") is None:
         raise UsageError(f"{source}: torch is not installed here; install it as your machine needs it (pytorch.org)")
     from redline.calibration.count_module import count_module
-    from redline.plan.train.module_workload import Module
+    from redline.plan.train.workload import Module
 
     return Module(count_module(source))
 

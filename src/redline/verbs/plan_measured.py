@@ -17,13 +17,12 @@ from redline.ledger.rank.host_phases import Phase
 from redline.ledger.rank.kernel_table import KernelRow
 from redline.model.huggingface import read_config
 from redline.model.model import Model
-from redline.plan.serve.measured_engine import MeasuredPrompts, MeasuredStep
+from redline.plan.serve.forward_passes import MeasuredPrompts, MeasuredStep
 from redline.plan.train import measured as accounts
 from redline.plan.train.layout import Batch, Layout
 from redline.plan.train.measured import ACCOUNTS, PARTS, MeasuredTraining
 from redline.plan.train.training_choices import RECOMPUTES, SCHEDULES
-from redline.plan.train.transformer import Transformer
-from redline.plan.train.workload import Workload
+from redline.plan.train.workload import Transformer, Workload
 from redline.serving.read_logs import read_serving
 from redline.serving.recording import ServingRecording
 from redline.serving.request_ledger import request_ledger

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from redline.plan.job.job_cost import JobCost
+from redline.plan.job import JobCost
 from redline.plan.serve.serving_plan import ServingPlan
-from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.validation import Validation
 from redline.report.document import Document, PageDocument
 from redline.report.notebook import html_of

@@ -13,7 +13,7 @@ from redline.storage import path_of
 from redline.trace.perfetto import write_timelines
 
 if TYPE_CHECKING:
-    from redline.plan.train.search.training_plan import TrainingPlan
+    from redline.plan.train.search.plan import TrainingPlan
 
 
 @dataclass(frozen=True, kw_only=True)

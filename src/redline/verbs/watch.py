@@ -7,9 +7,7 @@ from pathlib import Path
 from redline.errors import UsageError
 from redline.job.find_files import RUN_DIGESTS
 from redline.storage import path_of
-from redline.watch.exports.choose_export import export_of
-from redline.watch.exports.retried_export import RetriedExport
-from redline.watch.exports.window_metrics import WindowMetrics
+from redline.watch.exports import RetriedExport, WindowMetrics, export_of
 from redline.watch.follow import Follower, Following, UnreadWindow
 from redline.watch.job_monitor import WatchedWindow
 

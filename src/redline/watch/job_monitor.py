@@ -1,16 +1,184 @@
 """From the windows of a job, in order, to what changed in it: the same windows always give the same alarms."""
 
-from collections import deque
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-from redline.watch.alarm import Alarm, AlarmKind
-from redline.watch.change_detectors import LEARNING, ChangeDetectors, DetectedChanges
-from redline.watch.job_series import COMMUNICATION, INPUT, STEP, JobSeries
-from redline.watch.late_ranks import LateRanks
+from redline.ledger.accounts import Account
+from redline.watch.change_detectors import LEARNING, ChangeDetectors, DetectedChanges, Floats
 from redline.watch.window_figures import WindowFigures
+
+STEP, INPUT, COMMUNICATION = range(3)  # places of the series of the job
+# Noise of a series is at least this, and a drift of it at least that.
+_STEP_FLOORS = 0.007, 0.10  # of log time: a wave of a day is no drift
+_SHARE_FLOORS = 0.004, 0.05  # of the step
+_RANK_FLOORS = 0.004, 0.05  # of log time beside other ranks, which share the wave of a day
+
+
+class JobSeries:
+    """Which series are whose. Input and communication are in units of the first steps: of today's step they would fall
+    when anything else grows."""
+
+    def __init__(self, detectors: ChangeDetectors, unit_ns: float) -> None:
+        self._detectors, self._unit_ns = detectors, unit_ns
+        detectors.add_series(1, *_STEP_FLOORS)
+        detectors.add_series(2, *_SHARE_FLOORS)
+        self.rank_places: dict[int, int] = {}
+        self.node_places: dict[str, int] = {}
+
+    def values(self, figures: WindowFigures) -> Floats:
+        """One for each series, NaN where this window has none."""
+        ranks, beside = figures.ranks.tolist(), beside_the_others(figures)
+        members = ranks_by_node(figures)
+        self._add(ranks, members)
+        values = np.full(len(self._detectors), np.nan)
+        values[STEP] = np.log(max(figures.step_ns, 1.0))
+        values[INPUT] = figures.accounts[Account.INPUT] / self._unit_ns
+        values[COMMUNICATION] = figures.accounts[Account.TRANSFER] / self._unit_ns
+        values[[self.rank_places[rank] for rank in ranks]] = beside
+        for host, places in members.items():
+            values[self.node_places[host]] = np.sort(beside[places])[(len(places) - 1) // 2]
+        return values
+
+    def _add(self, ranks: Iterable[int], hosts: Iterable[str]) -> None:
+        new_ranks = [rank for rank in ranks if rank not in self.rank_places]
+        self.rank_places.update(zip(new_ranks, self._new(len(new_ranks)), strict=True))
+        new_hosts = [host for host in hosts if host not in self.node_places]
+        self.node_places.update(zip(new_hosts, self._new(len(new_hosts)), strict=True))
+
+    def _new(self, count: int) -> Sequence[int]:
+        return self._detectors.add_series(count, *_RANK_FLOORS) if count else ()
+
+
+def beside_the_others(figures: WindowFigures) -> Floats:
+    """The logarithm of how long each rank works by itself, against the median rank: what all do more of, none is late
+    by. A rank that hardly works by itself is not told from one that works a little more."""
+    own = np.log(np.maximum(figures.own_ns, 0.05 * max(figures.step_ns, 1.0)))
+    beside: Floats = own - np.median(own)
+    return beside
+
+
+def ranks_by_node(figures: WindowFigures) -> dict[str, Sequence[int]]:
+    """Places of the ranks of each node; none where the job has one node, or one rank on each."""
+    members: defaultdict[str, list[int]] = defaultdict(list)
+    for place, host in enumerate(figures.hosts):
+        members[host].append(place)
+    members.pop("", None)
+    return {host: places for host, places in members.items() if len(places) > 1} if len(members) > 1 else {}
+
+
+class AlarmKind(StrEnum):
+    """What changed; the value is the code in JSON."""
+
+    STEP_SLOWER = "step_slower"
+    STEP_FASTER = "step_faster"
+    INPUT_GREW = "input_grew"
+    INPUT_RECOVERED = "input_recovered"
+    COMMUNICATION_GREW = "communication_grew"
+    COMMUNICATION_RECOVERED = "communication_recovered"
+    RANK_LATE = "rank_late"
+    RANK_RECOVERED = "rank_recovered"
+    NODE_LATE = "node_late"
+    NODE_RECOVERED = "node_recovered"
+    RANK_SILENT = "rank_silent"
+    RANK_RETURNED = "rank_returned"
+    WORLD_CHANGED = "world_changed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alarm:
+    """One change, said in the window in which it became certain."""
+
+    kind: AlarmKind
+    since: str = ""  # the first window after the change, as far as it is told; "" for a drift
+    is_drift: bool = False
+    change_share: float = 0.0  # signed: of the step, or of the time that a rank works by itself
+    ranks: tuple[int, ...] = ()
+    host: str = ""
+    before: int = 0  # ranks of the job, where their number changed
+    after: int = 0
+
+
+Since = Callable[[DetectedChanges, int], str]
+_MOST_OF_A_NODE = 0.75
+_KINDS = {
+    "rank": (AlarmKind.RANK_LATE, AlarmKind.RANK_RECOVERED),
+    "node": (AlarmKind.NODE_LATE, AlarmKind.NODE_RECOVERED),
+}
+
+
+class LateRanks:
+    """Remembers who is late: that others are faster than they were is no alarm."""
+
+    def __init__(self) -> None:
+        self._late: set[int] = set()  # places of series
+
+    def alarms(
+        self,
+        changes: DetectedChanges,
+        figures: WindowFigures,
+        series: JobSeries,
+        detectors: ChangeDetectors,
+        since: Since,
+    ) -> Iterator[Alarm]:
+        if not changes.changed[3:].any():
+            return
+        ranks, members = figures.ranks.tolist(), ranks_by_node(figures)
+        of_nodes: set[int] = set()
+        for host, places in members.items():
+            own = [series.rank_places[ranks[place]] for place in places]
+            node = series.node_places[host]
+            for sign in (1, -1):
+                moved = changes.changed & (np.sign(changes.size) == sign)
+                if not (moved[node] or moved[own].sum() >= _MOST_OF_A_NODE * len(own)):
+                    continue
+                of_nodes.update(own)
+                named = tuple(ranks[place] for place in places)
+                # The node itself where it changed, else the first of its ranks that did.
+                strongest = next(place for place in (node, *own) if moved[place])
+                yield from self._said("node", node, changes, strongest, since, named, host)
+                _start_again(detectors, [node, *own], changes)
+        for rank, host in zip(ranks, figures.hosts, strict=True):
+            place = series.rank_places[rank]
+            if changes.changed[place] and place not in of_nodes:
+                yield from self._said("rank", place, changes, place, since, (rank,), host)
+
+    def _said(
+        self,
+        what: str,
+        place: int,
+        changes: DetectedChanges,
+        strongest: int,
+        since: Since,
+        ranks: tuple[int, ...],
+        host: str,
+    ) -> Iterator[Alarm]:
+        size = float(changes.size[strongest])
+        late, recovered = _KINDS[what]
+        if size < 0 and place not in self._late:
+            return
+        (self._late.add if size > 0 else self._late.discard)(place)
+        first = since(changes, strongest)
+        yield Alarm(
+            kind=late if size > 0 else recovered,
+            since=first,
+            is_drift=not first,
+            change_share=float(np.expm1(size)),
+            ranks=ranks,
+            host=host,
+        )
+
+
+def _start_again(detectors: ChangeDetectors, places: list[int], changes: DetectedChanges) -> None:
+    """What was said of a node is not said of its ranks in the windows that follow."""
+    which = np.zeros(len(detectors), bool)
+    which[places] = True
+    windows = np.full(len(detectors), max(int(changes.windows[places].max()), 1))
+    detectors.start_again(which, windows)
+
 
 _NAMES_KEPT = 16
 _STEP_KINDS = (AlarmKind.STEP_SLOWER, AlarmKind.STEP_FASTER)

@@ -66,7 +66,6 @@ class WindowFigures:
     failures: tuple[str, ...] = ()  # digests that could not be read
 
     def account_share(self, *accounts: Account) -> float:
-        """Of the average step."""
         total = sum(self.accounts.values())
         return sum(self.accounts[account] for account in accounts) / total if total else 0.0
 
@@ -78,7 +77,7 @@ _MOST_FINDINGS = 8
 def figures_of(
     diagnosis: Diagnosis, name: WindowName, silent: tuple[int, ...], world_size: int, failures: tuple[str, ...] = ()
 ) -> WindowFigures:
-    """Of digests that were combined: by the functions of `diagnose`."""
+    """Figures of digests that were combined by the functions of `diagnose`."""
     outline = outline_of(diagnosis)
     findings = findings_of(diagnosis, outline).findings
     ranks = diagnosis.ranks

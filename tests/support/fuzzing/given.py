@@ -338,7 +338,7 @@ def lake_mutant(seeds: Sequence[bytes], seed: int, index: int) -> Mutant:
 
 
 def lake_outcome(path: Path, *, sampled: bool) -> tuple[str, Iterable[str]]:
-    from redline.lake.compact import compact_all
+    from redline.lake.parts import compact_all
     from redline.lake.questions import QUESTIONS
 
     data, day = path.read_bytes(), path.with_name("lake") / "day=2026-10-01"

@@ -27,7 +27,7 @@ from redline.ledger.memory.rank_memory import rank_memory
 from redline.ledger.rank.digest import Digest, digest_of
 from redline.ledger.rank.digest_file import encoded
 from redline.ledger.rank.rank_match import RankMatch, longest
-from redline.model.known import known_config, known_models
+from redline.model.huggingface import known_config, known_models
 from redline.report.terminal import visible_lines
 from redline.timeline.intervals import Intervals
 from redline.trace.reader import read_file

@@ -10,14 +10,20 @@ import torch
 from torch.nn.functional import conv2d, scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from redline.calibration import compute, matmuls, peaks
+from redline.calibration import compute, matmuls
 from redline.calibration.bench import Samples, TimingBudget, take
-from redline.calibration.compute import Kernel
+from redline.calibration.compute import FEWEST, Kernel
 from redline.calibration.device import ProbeDevice
-from redline.calibration.matmul_law import FEWEST
-from redline.calibration.matmuls import NotHereError, Number, Operands
-from redline.calibration.shapes import AttentionShape, Convolution, MatmulShape, product_of
-from redline.roofline.rate import work_of
+from redline.calibration.matmuls import (
+    AttentionShape,
+    Convolution,
+    MatmulShape,
+    NotHereError,
+    Number,
+    Operands,
+    product_of,
+)
+from redline.roofline.roofline import work_of
 
 NUMBERS = {number.name: number for number in matmuls.numbers(ProbeDevice("cpu"))}
 
@@ -272,7 +278,7 @@ def made_up() -> Samples[Kernel]:
 
 
 def test_the_burst_is_the_fastest_sample_of_the_best_shape() -> None:
-    fp32, bf16 = peaks.peaks(made_up(), ProbeDevice("cpu"), noise=0.0, sustain_s=0.0)
+    fp32, bf16 = compute.peaks(made_up(), ProbeDevice("cpu"), noise=0.0, sustain_s=0.0)
     assert (fp32.dtype, fp32.shape, bf16.dtype) == ("fp32", "32x32x32", "bf16")
     assert fp32.burst_flops_per_s.value == pytest.approx(2 * 32**3 / 400 * 1e9)
     assert fp32.sustained_flops_per_s is None
@@ -293,7 +299,7 @@ def test_a_clock_that_drops_shows_in_the_sustained_rate(monkeypatch: pytest.Monk
     monkeypatch.setattr(time, "perf_counter", lambda: clock_s[0])
     samples = Samples[Kernel]()
     samples.add({kernel("fp32", "32x32x32"): [1e6]})
-    (peak,) = peaks.peaks(samples, Dropping("cpu"), noise=0.0, sustain_s=4.0)
+    (peak,) = compute.peaks(samples, Dropping("cpu"), noise=0.0, sustain_s=4.0)
     assert peak.sustained_flops_per_s is not None
     assert peak.sustained_flops_per_s.value == pytest.approx(peak.burst_flops_per_s.value / 2)
     assert peak.sustained_s == 4.0
@@ -315,7 +321,7 @@ def test_a_device_that_is_faster_when_busy_has_no_lower_burst() -> None:
 
     samples = Samples[Kernel]()
     samples.add({kernel("fp32", "32x32x32"): [2e6, 2.1e6]})
-    (peak,) = peaks.peaks(samples, Late("cpu"), noise=0.0, sustain_s=0.2)
+    (peak,) = compute.peaks(samples, Late("cpu"), noise=0.0, sustain_s=0.2)
     assert peak.sustained_flops_per_s is not None
     assert peak.burst_flops_per_s.value >= peak.sustained_flops_per_s.value == pytest.approx(2 * 32**3 / 1e6 * 1e9)
 
@@ -323,14 +329,14 @@ def test_a_device_that_is_faster_when_busy_has_no_lower_burst() -> None:
 def test_the_device_is_kept_busy_with_the_best_shape() -> None:
     samples = Samples[Kernel]()
     samples.add({kernel("bf16", "64x64x64"): [1e4]})
-    (peak,) = peaks.peaks(samples, ProbeDevice("cpu"), noise=0.0, sustain_s=0.05)
+    (peak,) = compute.peaks(samples, ProbeDevice("cpu"), noise=0.0, sustain_s=0.05)
     assert peak.sustained_flops_per_s is not None
     assert peak.sustained_flops_per_s.value > 0
 
 
 def test_without_time_there_is_a_burst_but_no_sustained_rate() -> None:
     left = iter([1.0, 0.04])
-    fp32, bf16 = peaks.peaks(made_up(), ProbeDevice("cpu"), noise=0.0, sustain_s=0.05, left_s=lambda: next(left))
+    fp32, bf16 = compute.peaks(made_up(), ProbeDevice("cpu"), noise=0.0, sustain_s=0.05, left_s=lambda: next(left))
     assert fp32.sustained_flops_per_s is not None
     assert (bf16.sustained_flops_per_s, bf16.sustained_s) == (None, 0.0)
     assert bf16.burst_flops_per_s.value > 0

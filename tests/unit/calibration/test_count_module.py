@@ -9,9 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from redline.calibration.count_module import CountedModule, count_module
 from redline.errors import InputError, RedlineError, UsageError
 from redline.model.activations import Practice, bytes_kept, layer_activations
-from redline.model.describe import describe
 from redline.model.flops import Pairs, backward_flops, forward_flops
-from redline.model.huggingface import read_config
+from redline.model.huggingface import describe, read_config
 from redline.model.parameters import count_parameters
 from tests.support import small_dit
 from tests.support.small_configs import DIFFUSION

@@ -9,11 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.calibration import intensity, multiply_add_loop
+from redline.calibration import intensity
 from redline.calibration.bench import Samples, TimingBudget, take
 from redline.calibration.device import ProbeDevice
-from redline.calibration.intensity import Load
-from redline.calibration.multiply_add_loop import NoCompilerError, make_chain
+from redline.calibration.intensity import Load, NoCompilerError, make_chain
 
 ONCE = TimingBudget(rounds=2, sample_ns=1, call_limit_ns=10**11)
 SMALL_BYTES = 1 << 20
@@ -104,21 +103,21 @@ def test_arrays_are_shared_and_given_back() -> None:
 def test_the_loop_compiled_by_torch_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on CUDA, but for the compiler, which takes seconds."""
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    multiply_add_loop._loop.cache_clear()
+    intensity._loop.cache_clear()
     source, target = torch.ones(64), torch.zeros(64)
-    multiply_add_loop._compiled_by_torch(source, target, 2)()
+    intensity._compiled_by_torch(source, target, 2)()
     assert torch.equal(target, torch.full((64,), 1.75))
 
 
 def test_torch_compiles_as_many_loops_as_there_are_intensities(monkeypatch: pytest.MonkeyPatch) -> None:
     """It refuses to compile one piece of code again and again."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    multiply_add_loop._loop.cache_clear()
+    intensity._loop.cache_clear()
     source, target = torch.full((64,), 3.0), torch.zeros(64)
     for repeats in range(1, 12):
-        multiply_add_loop._compiled_by_torch(source, target, repeats)()
+        intensity._compiled_by_torch(source, target, repeats)()
         assert torch.allclose(target, torch.full((64,), 2 + 0.5**repeats))
-    multiply_add_loop._loop.cache_clear()
+    intensity._loop.cache_clear()
 
 
 # --- what is declined -------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.calibration.calibration_record import Estimate, KernelPoint, Law
-from redline.calibration.matmul_law import FEWEST, fit_law
-from redline.calibration.shapes import MatmulShape, products
+from redline.calibration.compute import FEWEST, fit_law
+from redline.calibration.matmuls import MatmulShape, products
 
 Constants = tuple[float, float, float]
 """FLOP/s, bytes per second, nanoseconds."""

@@ -10,10 +10,9 @@ import torch
 
 from redline.calibration import memory
 from redline.calibration.bench import BenchmarkCase, Samples, TimingBudget, take
-from redline.calibration.caches import last_level_bytes
 from redline.calibration.calibration_record import BandwidthPoint, Estimate
 from redline.calibration.device import ProbeDevice
-from redline.calibration.memory import Movement
+from redline.calibration.memory import Movement, last_level_bytes
 
 _MIB = 1 << 20
 

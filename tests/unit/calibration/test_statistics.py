@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redline.calibration.bench import estimate, fastest, outliers, warm_up_end
 from redline.calibration.calibration_record import Estimate, rate
-from redline.calibration.statistics import estimate, fastest, outliers, warm_up_end
 
 
 def noisy(seed: int, size: int, level: float = 100.0, share: float = 0.01) -> list[float]:

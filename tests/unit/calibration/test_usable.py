@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from redline.calibration.calibration_record import Calibration, Estimate
+from redline.calibration.calibration_record import Calibration, Estimate, why_not
 from redline.calibration.figures import machine_of
-from redline.calibration.usable import why_not
 from redline.hardware.machine import WIDEST, Machine, too_wide, why_unusable
 from tests.support.made_calibrations import QUIET, around, calibration, collectives, gpu_calibration, law, peak
 

@@ -12,7 +12,7 @@ import pytest
 from redline.calibration.budget import Budget
 from redline.calibration.calibration_record import FAMILIES, Collectives
 from redline.calibration.collectives import start
-from redline.calibration.collectives.operation_example import OperationExample
+from redline.calibration.collectives.start import OperationExample
 from redline.cli import main
 from redline.cli.calibrate import CalibrateOptions
 from redline.cli.options import options_of

@@ -34,8 +34,8 @@ KINDS_OF_FILES = {
 READERS = {
     **dict.fromkeys(("artifacts/__init__.py", "artifacts/file_kind.py"), KINDS_OF_FILES),
     **dict.fromkeys(("ledger/rank/digest_file.py", "ledger/rank/packing.py", "ledger/memory/rank_memory.py"), "digest"),
-    **dict.fromkeys(("serving/engine_logs.py", "serving/log_records.py", "serving/read_logs.py"), ("engine", "server")),
-    **dict.fromkeys(("lake/read_parts.py", "lake/prune.py"), "lake"),
+    **dict.fromkeys(("serving/read_logs.py", "serving/read_logs.py", "serving/read_logs.py"), ("engine", "server")),
+    **dict.fromkeys(("lake/parts.py", "lake/parts.py"), "lake"),
     "trials/numbers/run_numbers.py": "numbers",
     "job/find_files.py": "run",
     **dict.fromkeys(
@@ -59,8 +59,8 @@ READERS = {
     **dict.fromkeys(("trace/cache.py", "tuning/source_text.py"), "a source file, as text or bytes"),
     **dict.fromkeys(
         (
-            *("findings/pages.py", "hardware/catalogue.py", "model/known.py"),
-            *("plan/accuracy.py", "plan/job/job_failures.py", "plan/serve/setup.py"),
+            *("findings/pages.py", "hardware/catalogue.py", "model/huggingface.py"),
+            *("plan/accuracy.py", "plan/job.py", "plan/serve/setup.py"),
             *("plan/train/kernels.py", "plan/train/memory/footprint.py"),
             *("plan/train/stacks.py", "report/html/frame.py", "report/po_file.py", "trials/lever_pages.py"),
         ),
@@ -111,12 +111,12 @@ DECODES = frozenset(
     }
 )
 ASIDE = {
-    **dict.fromkeys(("calibration/caches.py", "calibration/conditions.py"), SYSTEM),
+    **dict.fromkeys(("calibration/memory.py", "calibration/conditions.py"), SYSTEM),
     **dict.fromkeys(("capture/supervisor/guardian.py", "capture/supervisor/environment.py"), SYSTEM),
     **dict.fromkeys(("capture/supervisor/stall.py", "capture/supervisor/trial_job.py"), SYSTEM),
     **dict.fromkeys(("trials/trial_pairs.py", "capture/worker/levers/process_settings.py"), SYSTEM),
     **dict.fromkeys(("capture/supervisor/command_line.py", "capture/worker/seen_places.py"), "a source file"),
-    **dict.fromkeys(("calibration/collectives/rank_outcome.py", "calibration/collectives/start.py"), PIPE),
+    "calibration/collectives/start.py": PIPE,
     **dict.fromkeys(
         ("capture/settings.py", "capture/supervisor/run_folder.py", "capture/supervisor/supervise.py"), PIPE
     ),

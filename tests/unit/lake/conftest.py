@@ -23,7 +23,7 @@ def lake_of_one(job_digests: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """A lake with that job; to be read only."""
     pytest.importorskip("pyarrow")
     pytest.importorskip("duckdb")
-    from redline.lake.labels import JobLabels
+    from redline.lake.rows import JobLabels
     from redline.verbs.lake import add_to_lake
 
     lake = tmp_path_factory.mktemp("of-one") / "lake"

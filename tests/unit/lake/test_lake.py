@@ -17,12 +17,18 @@ import pyarrow.parquet as pq  # noqa: E402
 from bench.fleet.lake import killed_writers, two_writers  # noqa: E402
 from bench.fleet.made_lake import JobOnNodes, job_rows  # noqa: E402
 from redline.errors import InputError, UsageError  # noqa: E402
-from redline.lake import compact as compact_module  # noqa: E402
-from redline.lake.compact import compact, compact_all, remove_abandoned  # noqa: E402
-from redline.lake.labels import JobLabels  # noqa: E402
-from redline.lake.parts import LakePart, parts_of, write_part  # noqa: E402
+from redline.lake import parts as parts_module  # noqa: E402
+from redline.lake.parts import (  # noqa: E402  # noqa: E402
+    LakePart,
+    compact,
+    compact_all,
+    parts_of,
+    read_part,
+    remove_abandoned,
+    write_part,
+)
 from redline.lake.questions import QUESTIONS  # noqa: E402
-from redline.lake.read_parts import read_part  # noqa: E402
+from redline.lake.rows import JobLabels  # noqa: E402
 from redline.lake.schema import ACCOUNT_COLUMNS, arrow_schema  # noqa: E402
 from redline.verbs.diagnose import diagnose  # noqa: E402
 from redline.verbs.lake import add_to_lake, ask_lake, prune_lake  # noqa: E402
@@ -124,7 +130,7 @@ def made(number: int, template: object, window: int = 0) -> object:
 
 
 def test_small_files_of_a_day_are_merged(lake_of_one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compact_module, "MOST_PARTS", 5)
+    monkeypatch.setattr(parts_module, "MOST_PARTS", 5)
     template = read_part(parts_of(lake_of_one)[0])
     for number in range(12):
         write_part(tmp_path, made(number, template), made_by="a test")

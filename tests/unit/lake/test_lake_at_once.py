@@ -14,10 +14,13 @@ pytest.importorskip("duckdb")
 
 from bench.fleet.made_lake import JobOnNodes, job_rows  # noqa: E402
 from redline.lake.asking import ask_here  # noqa: E402
-from redline.lake.compact import compact_all  # noqa: E402
-from redline.lake.parts import parts_of, write_part  # noqa: E402
-from redline.lake.prune import prune  # noqa: E402
-from redline.lake.read_parts import read_part  # noqa: E402
+from redline.lake.parts import (  # noqa: E402
+    compact_all,
+    parts_of,
+    prune,
+    read_part,
+    write_part,
+)
 
 DAY_NS = 86_400_000_000_000
 RANKS = 4

@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
-from redline.lake.late_nodes import JudgedNodes, chance_of, judged_nodes
+from redline.lake.questions import JudgedNodes, chance_of, judged_nodes
 
 
 def judged(seed: int, bad: tuple[int, ...] = (), *, jobs: int = 150, nodes: int = 100) -> JudgedNodes:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from redline.model.activations import Practice, bytes_kept, layer_activations
-from redline.model.describe import describe
+from redline.model.huggingface import describe
 
 SEQUENCE, HIDDEN, HEADS = 2048, 1024, 16
 CLASSIC = Practice(flash=0, dropout=1)

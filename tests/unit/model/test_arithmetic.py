@@ -9,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.model.activations import Practice, bytes_kept, layer_activations
-from redline.model.describe import changed, describe
-from redline.model.flops import Pairs, attention_pairs, backward_flops, forward_flops
-from redline.model.known import known_model
-from redline.model.kv_cache import cache_bytes
-from redline.model.matmuls import forward_matmuls
+from redline.model.flops import Pairs, attention_pairs, backward_flops, forward_flops, forward_matmuls
+from redline.model.huggingface import changed, describe, known_model
 from redline.model.model import Model
-from redline.model.parameters import active_parameters, count_parameters, layer_parameters
+from redline.model.parameters import active_parameters, cache_bytes, count_parameters, layer_parameters
 
 COUNTED = ("llama-3.1-8b", "mixtral-8x7b", "deepseek-v3", "gpt-oss-20b", "gemma-2-9b", "gpt2", "bert-base", "dit-xl-2")
 SPECIAL = ("sd3-medium", "wan2.1-14b", "deepseek-v2-lite", "qwen2-57b-a14b")

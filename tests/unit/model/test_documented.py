@@ -3,8 +3,7 @@
 import re
 from pathlib import Path
 
-from redline.model.huggingface import DIFFUSION, FAMILIES
-from redline.model.known import known_models
+from redline.model.huggingface import DIFFUSION, FAMILIES, known_models
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "models.md").read_text(encoding="utf-8")
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from redline.model.flops import Pairs, backward_flops, forward_flops
-from redline.model.huggingface import FAMILIES, read_config
-from redline.model.known import SAME_SHAPE, known_config, known_models
+from redline.model.huggingface import FAMILIES, SAME_SHAPE, known_config, known_models, read_config
 from redline.model.model import Model
 from redline.model.parameters import count_parameters
 from tests.support.small_configs import SMALL

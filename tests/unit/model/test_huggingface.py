@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from redline.errors import InputError, UsageError
-from redline.model.huggingface import read_config
-from redline.model.known import known_config, known_model, known_models, read_model
+from redline.model.huggingface import known_config, known_model, known_models, read_config, read_model
 from redline.model.parameters import count_parameters
 from tests.support.small_configs import DIFFUSION, SMALL
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from redline.roofline.dtypes import BF16, FP32, of_list_kernel
-from redline.roofline.rate import work_of
-from redline.roofline.work import Work
+from redline.roofline.roofline import work_of
+from redline.roofline.sizes import Work
 
 F, H, B, L, BOOL = "float", "c10::Half", "c10::BFloat16", "long int", "bool"
 S, SL, TL, NONE = "Scalar", "ScalarList", "TensorList", ""

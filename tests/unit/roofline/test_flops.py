@@ -12,8 +12,8 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from redline.roofline.operators.attention import visible_pairs
-from redline.roofline.rate import work_of
-from redline.roofline.work import Work
+from redline.roofline.roofline import work_of
+from redline.roofline.sizes import Work
 from redline.timeline.timeline import Timeline
 from redline.trace.reader import read_file
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.roofline.rate import RULES, work_of
-from redline.roofline.work import Work
+from redline.roofline.roofline import RULES, work_of
+from redline.roofline.sizes import Work
 
 NAMES = [*RULES, "triton_poi_fused_add_0", "triton_red_fused_sum_1", "triton_tem_fused_mm_2", "triton_", "aten::other"]
 

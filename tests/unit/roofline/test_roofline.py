@@ -5,9 +5,8 @@ from math import isnan
 import pytest
 
 from redline.hardware.machine import Figure, Machine
-from redline.roofline.precision import arithmetic_dtype
-from redline.roofline.roofline import roof_of
-from redline.roofline.work import Work
+from redline.roofline.roofline import arithmetic_dtype, roof_of
+from redline.roofline.sizes import Work
 
 
 def figure(value: float) -> Figure:

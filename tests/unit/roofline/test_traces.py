@@ -5,8 +5,8 @@ from collections import defaultdict
 
 import pytest
 
-from redline.roofline.rate import work_of
-from redline.roofline.work import Work
+from redline.roofline.roofline import work_of
+from redline.roofline.sizes import Work
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace.reader import read_file
 from tests.support.real_traces import RealTraces

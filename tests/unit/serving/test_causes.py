@@ -15,8 +15,7 @@ from redline.report.serving.json import record_of
 from redline.report.serving.serving_tables import text_blocks, verdict_text
 from redline.serving.causes import QUEUE_ACCOUNTS, RULES
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
-from redline.serving.latencies import Latency, slowest
-from redline.serving.request_ledger import RequestAccount
+from redline.serving.request_ledger import Latency, RequestAccount, slowest
 from tests.support.made_engine import MadeEngine
 
 REQUESTS = 80

@@ -8,8 +8,7 @@ import pytest
 import redline
 from redline.errors import InputError, UsageError
 from redline.report.serving.cause_messages import cause_text
-from redline.serving.client_file import read_client, with_client
-from redline.serving.diagnose_serving import diagnose_serving
+from redline.serving.diagnose_serving import diagnose_serving, read_client, with_client
 from redline.serving.read_logs import read_serving
 from redline.serving.request_ledger import RequestAccount, request_ledger
 from tests.support.command_line import ROOT

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from redline.errors import InputError, UsageError
-from redline.watch.follow import Follower, Following, UnreadWindow
+from redline.watch.follow import Follower, Following, UnreadWindow, window_folders
 from redline.watch.job_monitor import WatchedWindow
-from redline.watch.window_folders import window_folders
 from tests.support.made_windows import BEGUN_S, EVERY_S, GRACE_S, HEALTHY, RANKS, write_windows
 
 

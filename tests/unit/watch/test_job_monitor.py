@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from redline.ledger.accounts import ACCOUNTS, Account
-from redline.watch.alarm import Alarm, AlarmKind
 from redline.watch.change_detectors import LEARNING
-from redline.watch.job_monitor import JobMonitor, WatchedWindow
+from redline.watch.job_monitor import Alarm, AlarmKind, JobMonitor, WatchedWindow
 from redline.watch.window_figures import WindowFigures, WindowName
 
 RANKS, PER_NODE, STEP_NS = 8, 4, 1e8

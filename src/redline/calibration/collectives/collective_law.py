@@ -2,12 +2,278 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil, log2, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
-from redline.calibration.calibration_record import CollectiveLaw, CollectivePoint
+from redline.calibration.bench import estimate
+from redline.calibration.calibration_record import CollectiveLaw, CollectivePoint, Declined
+from redline.units import format_bytes
+
+# --- buffers and bandwidths by definition -----------------------------------------------------------------------------
+# What each collective is by definition: how large its buffers are, what is in them before, and what after.
+#
+# Sizes and bandwidths follow nccl-tests: the size is the larger of what a rank gives and what it gets; the bandwidth of
+# the algorithm is size / time, and that of the bus is what a link has to carry for it, so that it can be compared with
+# the hardware whatever the number of ranks. https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+
+
+ELEMENT_BYTES = 4
+_PERIOD = 1009  # a prime: parts that are swapped or shifted hardly ever look alike
+
+Content = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One collective."""
+
+    name: str
+    bus_factor: Callable[[int], float]
+    """Of so many ranks: bus bandwidth / bandwidth of the algorithm."""
+    gives: str = "whole"
+    """whole, part (1 / ranks of it) or nothing."""
+    takes: str = "same"
+    """whole, part or nothing; same where the result replaces what was given."""
+    rooted: str = ""
+    """gives or takes, where only the first rank of the group does."""
+
+    @property
+    def is_divided(self) -> bool:
+        return "part" in {self.gives, self.takes} or self.name == "all_to_all"
+
+
+def _one(_ranks: int) -> float:
+    return 1.0
+
+
+def _others(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _twice_others(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks
+
+
+OPERATIONS = {
+    operation.name: operation
+    for operation in (
+        Operation(name="broadcast", bus_factor=_one),
+        Operation(name="reduce", bus_factor=_one),
+        Operation(name="all_reduce", bus_factor=_twice_others),
+        Operation(name="gather", bus_factor=_others, gives="part", takes="whole", rooted="takes"),
+        Operation(name="all_gather", bus_factor=_others, gives="part", takes="whole"),
+        Operation(name="scatter", bus_factor=_others, gives="whole", takes="part", rooted="gives"),
+        Operation(name="reduce_scatter", bus_factor=_others, gives="whole", takes="part"),
+        Operation(name="all_to_all", bus_factor=_others, gives="whole", takes="whole"),
+        Operation(name="send_recv", bus_factor=_one, gives="whole", takes="whole"),
+        Operation(name="barrier", bus_factor=_one, gives="nothing", takes="nothing"),
+    )
+}
+
+
+def size_bytes(operation: str, ranks: int, about_bytes: int) -> int:
+    """The size closest from above to what was asked for that is made of whole elements, and of equal parts."""
+    if operation == "barrier":
+        return 0
+    unit = ELEMENT_BYTES * (ranks if OPERATIONS[operation].is_divided else 1)
+    return max(1, -(-about_bytes // unit)) * unit
+
+
+def lengths(operation: str, position: int, ranks: int, size: int) -> tuple[int, int]:
+    """Elements of what the rank at this position of the group gives, and of what it gets beside it."""
+    definition = OPERATIONS[operation]
+    whole = size // ELEMENT_BYTES
+    of = {"whole": whole, "part": whole // ranks, "nothing": 0, "same": 0}
+    gives = of[definition.gives] if position == 0 or definition.rooted != "gives" else 0
+    takes = of[definition.takes] if position == 0 or definition.rooted != "takes" else 0
+    return gives, takes
+
+
+def given(operation: str, position: int, ranks: int, size: int) -> Content:
+    """What the rank gives: 10 times its position, counted up by one from element to element."""
+    return _of_rank(position, 0, lengths(operation, position, ranks, size)[0])
+
+
+def due(operation: str, position: int, ranks: int, size: int) -> Content | None:
+    """What the rank must have afterwards; None where that is not defined. Sums are exact for up to 16 000 ranks."""
+    whole = size // ELEMENT_BYTES
+    part = whole // ranks
+    own = position * part
+    is_root = position == 0
+    results: dict[str, Callable[[], Content | None]] = {
+        "broadcast": lambda: _of_rank(0, 0, whole),
+        "reduce": lambda: _sums(ranks, 0, whole) if is_root else None,
+        "all_reduce": lambda: _sums(ranks, 0, whole),
+        "gather": lambda: _of_all(ranks, 0, part) if is_root else _nothing(),
+        "all_gather": lambda: _of_all(ranks, 0, part),
+        "scatter": lambda: _of_rank(0, own, part),
+        "reduce_scatter": lambda: _sums(ranks, own, part),
+        "all_to_all": lambda: _of_all(ranks, own, part),
+        "send_recv": lambda: _of_rank((position - 1) % ranks, 0, whole),
+        "barrier": _nothing,
+    }
+    return results[operation]()
+
+
+def _nothing() -> Content:
+    return np.zeros(0, dtype=np.float32)
+
+
+def _of_rank(rank: int, first: int, count: int) -> Content:
+    period = (10 * rank + first + np.arange(_PERIOD)) % _PERIOD
+    return np.resize(period.astype(np.float32), count)
+
+
+def _of_all(ranks: int, first: int, count: int) -> Content:
+    """The same part of what each rank gives, one after another."""
+    return np.concatenate([_of_rank(rank, first, count) for rank in range(ranks)])
+
+
+def _sums(ranks: int, first: int, count: int) -> Content:
+    """What all ranks give, added up."""
+    period = sum((10 * rank + first + np.arange(_PERIOD)) % _PERIOD for rank in range(ranks))
+    return np.resize(np.asarray(period, dtype=np.float32), count)
+
+
+Groups = tuple[tuple[int, ...], ...]
+
+
+def levels(nodes: Sequence[int]) -> dict[str, Groups]:
+    """The groups of each level, by the node of each rank. The groups of a level share no rank and work at once.
+
+    Of several nodes: node (the ranks of one) and across (the first ranks of all nodes, the second ones, and so on). Of
+    one node with four ranks or more: pair, and half where that is more than a pair. A level that is the world again is
+    left out, and so is one whose groups would not be of one size.
+    """
+    world = len(nodes)
+    groups_of_level: dict[str, Groups] = {"world": (tuple(range(world)),)}
+    members = [[rank for rank in range(world) if nodes[rank] == node] for node in sorted(set(nodes))]
+    if len(members) > 1:
+        groups_of_level |= {"node": tuple(map(tuple, members)), "across": tuple(zip(*members, strict=False))}
+    elif world >= 4:
+        groups_of_level |= {"half": _runs(world, world // 2), "pair": _runs(world, 2)}
+    return {
+        name: groups for name, groups in groups_of_level.items() if _is_of_use(name, groups, groups_of_level, world)
+    }
+
+
+def _runs(world: int, length: int) -> Groups:
+    """Neighbours; ranks that are left over are in none."""
+    return tuple(tuple(range(first, first + length)) for first in range(0, world - length + 1, length))
+
+
+def _is_of_use(name: str, groups: Groups, groups_of_level: dict[str, Groups], world: int) -> bool:
+    sizes = {len(group) for group in groups}
+    if name == "world":
+        return True
+    is_a_pair = name == "half" and groups == groups_of_level["pair"]
+    return len(sizes) == 1 and 1 < min(sizes) < world and not is_a_pair
+
+
+def level_of(first: int, second: int, nodes: Sequence[int]) -> str:
+    """Tell whether two ranks are on one node."""
+    return "node" if nodes[first] == nodes[second] else "across"
+
+
+def sizes(most_bytes: int, *, step: int) -> list[int]:
+    """From one element up to the most, each so many times the one before."""
+    sizes_bytes = [4]
+    while sizes_bytes[-1] * step <= most_bytes:
+        sizes_bytes.append(sizes_bytes[-1] * step)
+    return sizes_bytes
+
+
+_FEW_CALLS, _FEW_CALLS_NS = 3, 100_000_000  # at least three calls, unless they take longer than this
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveCase:
+    """One operation, in all groups of a level at once, at one size."""
+
+    operation: str
+    level: str
+    ranks: int
+    """In each group."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectiveTimings:
+    cases: tuple[CollectiveCase, ...]
+    samples_ns: tuple[tuple[float, ...], ...]
+    """Of the slowest rank, by round and case."""
+    correct: tuple[bool, ...]
+    dropped: tuple[CollectiveCase, ...] = ()
+    """For which there was no time."""
+
+
+def cases_of(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[CollectiveCase]:
+    """Everything that is to be measured; small sizes that an operation has to round up to the same are one."""
+    distinct = {
+        CollectiveCase(
+            operation=operation,
+            level=level,
+            ranks=len(groups[0]),
+            size_bytes=size_bytes(operation, len(groups[0]), about),
+        ): None
+        for level, groups in levels.items()
+        for about in sizes
+        for operation in OPERATIONS
+    }
+    return list(distinct)
+
+
+def repeats(once_ns: float, sample_ns: float) -> int:
+    """How many calls make a sample: few, so that of many samples some are undisturbed, but enough to hide the start."""
+    few = min(_FEW_CALLS, int(_FEW_CALLS_NS / max(1.0, once_ns)))
+    return max(1, few, round(sample_ns / max(1.0, once_ns)))
+
+
+def points_of(measured: CollectiveTimings) -> tuple[CollectivePoint, ...]:
+    series = zip(*measured.samples_ns, strict=True)
+    unordered = [
+        _point(case, samples, is_right)
+        for case, samples, is_right in zip(measured.cases, series, measured.correct, strict=True)
+    ]
+    order = list(OPERATIONS)
+    return tuple(
+        sorted(unordered, key=lambda point: (-point.ranks, point.group, order.index(point.operation), point.size_bytes))
+    )
+
+
+def _point(case: CollectiveCase, samples: Sequence[float], is_right: bool) -> CollectivePoint:
+    middle = len(samples) // 2
+    time_ns = estimate([samples[:middle], samples[middle:]])  # two halves: what drifts meanwhile widens the interval
+    rate = case.size_bytes / time_ns.value * 1e9
+    return CollectivePoint(
+        operation=case.operation,
+        group=case.level,
+        ranks=case.ranks,
+        size_bytes=case.size_bytes,
+        time_ns=time_ns,
+        fastest_ns=min(samples),
+        algorithm_bytes_per_s=rate,
+        bus_bytes_per_s=rate * OPERATIONS[case.operation].bus_factor(case.ranks),
+        correct=is_right,
+    )
+
+
+def declined_of(measured: CollectiveTimings, call_limit_s: float) -> tuple[Declined, ...]:
+    """Sizes that were dropped, once for each operation and level."""
+    least: dict[tuple[str, str], int] = {}
+    for case in measured.dropped:
+        key = (case.operation, case.level)
+        least[key] = min(case.size_bytes, least.get(key, case.size_bytes))
+    why = f"one call takes longer than {call_limit_s:g} s"
+    return tuple(
+        Declined(what=f"{operation} ({level}) of {format_bytes(size)} and more", why=why)
+        for (operation, level), size in least.items()
+    )
+
 
 FEWEST_SIZES = 4
 _STEPS = 400

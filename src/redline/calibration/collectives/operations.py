@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
-from redline.calibration.collectives.textbook import ELEMENT_BYTES, due, given, lengths
+from redline.calibration.collectives.collective_law import ELEMENT_BYTES, due, given, lengths
+from redline.calibration.device import ProbeDevice
+
+T = TypeVar("T")
+
+
+def broadcast_numbers(numbers: Sequence[int], device: ProbeDevice) -> list[int]:
+    table = torch.tensor(numbers, dtype=torch.int64, device=device.torch_device)
+    dist.broadcast(table, 0)
+    return [int(number) for number in table.tolist()]
+
+
+def largest(rows: Sequence[Sequence[float]], device: ProbeDevice) -> list[list[float]]:
+    """Each number, the largest of all ranks."""
+    table = torch.tensor(rows, dtype=torch.float64, device=device.torch_device)
+    dist.all_reduce(table, dist.ReduceOp.MAX)
+    return [[float(number) for number in row] for row in table.tolist()]
+
+
+def everyones(own: T) -> list[T]:
+    """What each rank has to say, by rank."""
+    table: list[T | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(table, own)
+    return [entry for entry in table if entry is not None]
+
 
 Call = Callable[[], object]
 
@@ -119,6 +144,6 @@ def result(operation: str, give: torch.Tensor, take: torch.Tensor) -> torch.Tens
 
 
 def is_right(operation: str, circle: Circle, size: int, held: torch.Tensor) -> bool:
-    """Whether the result is what the textbook says, in every element."""
+    """Tell whether the result is what the textbook says, in every element."""
     expected = due(operation, circle.position, circle.size, size)
     return expected is None or torch.equal(held.cpu(), torch.from_numpy(expected))

@@ -12,17 +12,58 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from redline.calibration.calibration_record import Collectives
-from redline.calibration.collectives.operation_example import OperationExample
-from redline.calibration.collectives.rank_outcome import RESULT, failures
 from redline.errors import InputError, RedlineError, UsageError
 
 if TYPE_CHECKING:
     from typing import IO
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationExample:
+    """One operation, on tensors small enough to be read."""
+
+    operation: str
+    before: tuple[tuple[int, ...], ...]
+    """By rank; empty where a rank gives nothing."""
+    after: tuple[tuple[int, ...] | None, ...]
+    """By rank; empty where a rank gets nothing, None where what its tensor holds is not defined."""
+    correct: bool
+    """Whether all of it is what the definition says."""
+
+
+RESULT = "result.json"
+_FAILURES = "failed-*.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankFailure:
+    """Why a rank ended early."""
+
+    rank: int
+    at_ns: int
+    """Since the epoch: where one rank fails, others lose their partner and fail after it."""
+    line: str
+    is_usage: bool = False
+    """What the user asked for makes no sense."""
+
+
+def failure_path(folder: Path, rank: int) -> Path:
+    return folder / _FAILURES.replace("*", str(rank))
+
+
+def failures(folder: Path) -> Iterator[RankFailure]:
+    """The first one first."""
+    import msgspec
+
+    failures_read = [msgspec.json.decode(path.read_bytes(), type=RankFailure) for path in folder.glob(_FAILURES)]
+    yield from sorted(failures_read, key=lambda failure: failure.at_ns)
+
 
 T = TypeVar("T")
 _MODULE = "redline.calibration.collectives.worker"

@@ -11,9 +11,8 @@ from redline.ledger.rank.activity import DeviceActivity, Mask, compute_ns
 from redline.ledger.rank.distinct import distinct
 from redline.ledger.rank.ratings import Ratings, rate, recomputed
 from redline.ledger.rank.step_borders import step_borders
-from redline.roofline.precision import arithmetic_dtype
-from redline.roofline.roofline import Roof, roof_of
-from redline.roofline.work import Work
+from redline.roofline.roofline import Roof, arithmetic_dtype, roof_of
+from redline.roofline.sizes import Work
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
 from redline.trace import schema

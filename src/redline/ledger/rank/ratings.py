@@ -7,8 +7,8 @@ import numpy as np
 from redline.ledger.rank.activity import DeviceActivity
 from redline.ledger.rank.distinct import distinct
 from redline.ledger.rank.name_matching import matching
-from redline.roofline.rate import work_of
-from redline.roofline.work import Work
+from redline.roofline.roofline import work_of
+from redline.roofline.sizes import Work
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline

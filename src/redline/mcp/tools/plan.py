@@ -11,7 +11,7 @@ from redline.errors import UsageError
 from redline.mcp.allowed_folders import AllowedFolders
 from redline.mcp.bounded_answer import BoundedAnswer, RowPage
 from redline.mcp.tool import AgentTool, Offset, command_line, machine_name
-from redline.model.known import known_models
+from redline.model.huggingface import known_models
 from redline.plan.serve.serving_defaults import LOADS
 from redline.plan.train.training_choices import PRECISIONS
 from redline.verbs.plan import is_module, plan_serving, plan_training

@@ -1,5 +1,6 @@
-"""Dense decoders: GPT-2, GPT-NeoX, Llama and what is built like it."""
+"""Dense models of text: GPT-2, GPT-NeoX, Llama and what is built like it; BERT; decoders with state-space mixers."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +32,7 @@ def gpt2(config: Fields) -> Model:
 
 
 def gpt_neox(config: Fields) -> Model:
-    """As GPT-2 with rotated positions; attention and feed-forward part read the same input."""
+    """GPT-2 with rotated positions; attention and feed-forward part read the same input."""
     model = decoder(replace_values(config, num_key_value_heads=None))
     biased = 4 * model.hidden if config.flag("attention_bias", default=True) else 0
     return replace(model, gated=0, ffn_bias=1, attention_bias=biased, norm_weights=2 * model.norm_weights)
@@ -132,7 +133,7 @@ def decoder(config: Fields, *, tied: bool = False, head_dim: int | None = None) 
 
 
 def biases(model: Model, *, output: bool) -> Number:
-    """Of queries, keys and values in one layer, and of the output projection."""
+    """Biases of queries, keys and values in one layer, and of the output projection."""
     qkv = model.heads * model.head_dim + model.kv_heads * (model.head_dim + model.value_dim)
     return qkv + (model.hidden if output else 0)
 
@@ -163,3 +164,91 @@ def per_head(config: Fields, hidden: int, heads: int) -> int:
 def replace_values(config: Fields, **values: Any) -> Fields:
     """The same file with some fields set: families that ignore a field."""
     return replace(config, values=config.values | values)
+
+
+def bert(config: Fields) -> Model:
+    """Sees both directions; learned positions and kinds of tokens, biases everywhere, a norm after the embedding and
+    after each part. Its head: a square matrix with bias, a norm, the embedding transposed, a bias per token.
+    """
+    model = decoder(replace_values(config, num_key_value_heads=None), tied=True)
+    h, layers, vocab = model.hidden, model.layers, model.vocab
+    kinds = config.count("type_vocab_size", default=2) * h
+    return replace(
+        model,
+        causal=0,
+        gated=0,
+        positions=config.count("max_position_embeddings", default=512),
+        attention_bias=4 * h,
+        ffn_bias=1,
+        norm_weights=2 * (2 * layers + 2) * h,
+        head_dense=1,
+        other_parameters=kinds + h + vocab,
+    )
+
+
+KINDS = {"M": "state", "*": "attention", "-": "dense", "E": "moe"}
+"""Letters of `hybrid_override_pattern`."""
+NAMES = {
+    "mamba": "state",
+    "linear_attention": "state",
+    "attention": "attention",
+    "full_attention": "attention",
+    "mlp": "dense",
+    "moe": "moe",
+}
+"""Names in `layers_block_type`."""
+
+
+def nemotron_h(config: Fields) -> Model:
+    """Each layer is one part with one norm: Mamba-2 (with a norm of its inner width), attention, a plain feed-forward
+    part, or experts with a shared one.
+    """
+    if config.values.get("moe_latent_size") is not None:
+        raise config.refuse("experts of a latent width ('moe_latent_size')")
+    kinds = _kinds(config)
+    layers, counted = len(kinds), Counter(kinds)
+    inner = config.count("mamba_num_heads") * config.count("mamba_head_dim")
+    filled = config.values | {"num_hidden_layers": layers}
+    filled.setdefault("intermediate_size", 1)
+    model = decoder(replace(config, values=filled), head_dim=128)
+    model = replace(
+        model,
+        gated=0,
+        ffn=model.ffn if counted["dense"] else 0,
+        attention_layers=counted["attention"],
+        dense_layers=counted["dense"],
+        state_layers=counted["state"],
+        state_inner=inner,
+        state_size=config.count("ssm_state_size"),
+        state_groups=config.count("n_groups"),
+        state_heads=config.count("mamba_num_heads"),
+        state_conv=config.count("conv_kernel", default=4),
+        norm_weights=(layers + 1) * model.hidden + counted["state"] * inner,
+    )
+    return _with_experts(config, model, counted["moe"]) if counted["moe"] else model
+
+
+def _with_experts(config: Fields, model: Model, layers: int) -> Model:
+    return replace(
+        model,
+        moe_layers=layers,
+        experts=config.count("n_routed_experts"),
+        experts_per_token=config.count("num_experts_per_tok"),
+        expert_ffn=config.count("moe_intermediate_size"),
+        shared_ffn=config.count("moe_shared_expert_intermediate_size"),
+    )
+
+
+def _kinds(config: Fields) -> list[str]:
+    """The kind of every layer, in order."""
+    listed = config.items("layers_block_type")
+    if listed is not None:
+        return [NAMES.get(str(name), "") or _no_kind(config, str(name)) for name in listed]
+    pattern = config.text("hybrid_override_pattern", "")
+    if not pattern:
+        config.count("hybrid_override_pattern")  # says that it is missing
+    return [KINDS.get(letter, "") or _no_kind(config, letter) for letter in pattern]
+
+
+def _no_kind(config: Fields, name: str) -> str:
+    raise config.refuse(f"a layer of kind {name!r}")

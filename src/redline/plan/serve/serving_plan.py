@@ -15,7 +15,7 @@ from redline.plan.serve.setup import is_family_measured, measured_on
 if TYPE_CHECKING:
     from redline.hardware.machine import Machine
     from redline.model.model import Model
-    from redline.plan.serve.measured_engine import MeasuredEngine
+    from redline.plan.serve.forward_passes import MeasuredEngine
 
 
 # --- trust ------------------------------------------------------------------------------------------------------------
@@ -39,8 +39,6 @@ class ServingSituation(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class FigureTrust:
-    """Of one figure of an engine."""
-
     low: float
     high: float
     """80 % of measured figures lie between these multiples of the predicted one."""

@@ -1,7 +1,6 @@
 """What is served and on what: formats, deployments, machines with their engines' constants."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
@@ -211,10 +210,6 @@ FAMILIES = {
 }
 
 
-def engine_names() -> tuple[str, ...]:
-    return tuple(_loaded())
-
-
 def family_of(gpu: str) -> str:
     """The family of a record of the catalogue; "" where no engine was measured on it."""
     families = [name for name, starts in FAMILIES.items() if gpu.startswith(starts)]
@@ -228,21 +223,11 @@ def constants_of(engine: str, gpu: str) -> Constants:
 
 
 def measured_on(engine: str, gpu: str) -> bool:
-    """Whether runs of this engine on this GPU were fitted to, rather than on other GPUs alone."""
     return gpu in _engine(engine)["gpus"]
 
 
 def is_family_measured(engine: str, gpu: str) -> bool:
-    """Whether the engine has constants of the GPU's family."""
     return family_of(gpu) in _engine(engine)["families"]
-
-
-def constant_columns(engines: Sequence[str], gpus: Sequence[str]) -> Constants:
-    """One row per engine and GPU."""
-    by_row = [constants_of(engine, gpu) for engine, gpu in zip(engines, gpus, strict=True)]
-    return Constants(
-        **{f.name: np.array([getattr(constants, f.name) for constants in by_row]) for f in fields(Constants)}
-    )
 
 
 def _engine(name: str) -> Any:

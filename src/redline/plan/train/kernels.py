@@ -1,7 +1,7 @@
 """How long kernels take: max(flops / compute, bytes / memory) + a fixed time. And the constants of machines for it."""
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -34,25 +34,19 @@ def generation(architecture: str) -> str:
 
 
 def of_kin(known: Mapping[str, Value], machine: Machine) -> Value | None:
-    """Of the nearest kin that has one."""
+    """The value of the nearest kin that has one."""
     return next((known[name] for name in kin(machine) if name in known), None)
 
 
 def pooled(rows: Sequence[tuple[str, tuple[float, ...]]]) -> dict[str, tuple[float, ...]]:
     """The mean of rows by architecture, and by generation."""
-    named = [(name, values) for architecture, values in rows for name in _names(architecture)]
+    named: dict[str, list[tuple[float, ...]]] = {}
+    for architecture, values in rows:
+        for name in dict.fromkeys((architecture, generation(architecture))):
+            named.setdefault(name, []).append(values)
     return {
-        each: tuple(sum(column) / len(column) for column in zip(*_of(named, each), strict=True))
-        for each in dict.fromkeys(name for name, _ in named)
+        name: tuple(sum(column) / len(column) for column in zip(*same, strict=True)) for name, same in named.items()
     }
-
-
-def _names(architecture: str) -> Iterator[str]:
-    yield from dict.fromkeys((architecture, generation(architecture)))
-
-
-def _of(named: Sequence[tuple[str, tuple[float, ...]]], wanted: str) -> list[tuple[float, ...]]:
-    return [values for name, values in named if name == wanted]
 
 
 # Where no table says what kernels of a machine reach. Of the peak: the median of all machines that have one.
@@ -125,7 +119,7 @@ def half_format(machine: Machine) -> str:
 
 
 def attention_law(machine: Machine, dtype: str = "") -> AttentionLaw:
-    """Of 16 bits, where attention stays when matmuls compute in 8; of another format where one is given."""
+    """The law of 16 bits, where attention stays when matmuls compute in 8; of another format where one is given."""
     dtype = dtype or half_format(machine)
     peak = _needed(machine, f"{PEAK}.{dtype}", dtype)
     share, half = of_kin(_attention_table(), machine) or (ATTENTION_SHARE, ATTENTION_HALF)
@@ -152,7 +146,6 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 @cache
 def _matmul_table(dtype: str) -> dict[str, tuple[float, ...]]:
-    """By kin: shares of compute and of memory, and seconds."""
     rows = (row for row in _rows("gemm_model_fits.csv") if row["dtype"] == dtype)
     return pooled(
         [

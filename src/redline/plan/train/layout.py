@@ -58,10 +58,6 @@ class Batch:
 # Time and memory both count with these: gradients, their traffic and the optimizer are of trained parameters alone.
 
 
-# Rank that a source of measured runs leaves out: what NeMo's and PEFT's recipes begin with.
-USUAL_RANK = 16
-
-
 def frozen(layout: Layout) -> Number:
     """1 where the weights of the model are not trained."""
     return np.where(np.asarray(layout.lora) > 0, 1.0, 0.0)
@@ -85,7 +81,6 @@ def trained_ends(layout: Layout) -> Number:
 
 
 def trained_parameters(model: Model, layout: Layout) -> Number:
-    """Of the whole model."""
     ends = count_parameters(model).total - model.layers * layer_parameters(model).total
     return model.layers * trained_layer(model, layout).total + trained_ends(layout) * ends
 

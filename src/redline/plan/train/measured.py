@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from redline.model.model import Column, Model
 from redline.plan.accuracy import accuracy_of
 from redline.plan.train.layout import Batch, Layout, frozen
-from redline.plan.train.stacks import DEFAULT_STACK, SoftwareStack, stack, stack_names, with_stack
+from redline.plan.train.stacks import DEFAULT_STACK, Rates, SoftwareStack, stack, stack_names, with_stack
 from redline.plan.train.step_cost import StepTime
 from redline.plan.train.time.layer import head_forward_s, layer_times
 from redline.plan.train.time.step import step_time
 from redline.plan.train.time.step_costs import StepCosts, step_costs
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
-from redline.plan.train.training_rates import Rates
-from redline.plan.train.transformer import Transformer
-from redline.plan.train.workload import Workload
+from redline.plan.train.workload import Transformer, Workload
 
 # --- trust ------------------------------------------------------------------------------------------------------------
 # It comes from published jobs of several layouts: one row stands for the measured step, and the others are predicted
@@ -62,7 +60,7 @@ class AnchoredAccuracy:
 
 
 def job_spread(stack: str) -> JobSpread:
-    """Of all stacks where one has too few jobs."""
+    """That of all stacks where one has too few jobs."""
     spreads: Mapping[str, Mapping[str, float]] = accuracy_of("measured")["spreads"]
     own = spreads.get(stack, spreads[EVERY])
     return JobSpread(job=own["job"], layout=own["layout"])
@@ -137,7 +135,7 @@ def predicted_kernels(model: Model, batch: Batch, layout: Layout, rates: Rates) 
 
 
 def _traffic_s(costs: StepCosts[Column]) -> Column:
-    """Of the fullest stage, hidden or not: forward and backward alike, weights gathered twice in each micro-batch."""
+    """Traffic of the fullest stage, hidden or not: both passes alike, weights gathered twice in each micro-batch."""
     passes = costs.micro_batches * costs.layers_per_stage
     inside = 2 * (costs.tensor_sent_s + costs.ring_s + costs.expert_sent_s) + 2 * costs.gather_s + costs.scatter_s
     chunks = np.where(costs.schedule == PipelineSchedule.ONE_F_ONE_B, costs.chunks, 1.0)
@@ -272,7 +270,6 @@ class _Problem:
         return replace(self.usual, **{name: _value(name, point[..., place]) for place, name in enumerate(CONSTANTS)})
 
     def accounts(self, point: Numbers) -> dict[str, float]:
-        """Of one point, with the step."""
         steps, accounts = self._predicted(point[None, :])
         return {STEP: float(steps[0]), **{name: float(np.ravel(each)[0]) for name, each in accounts.items()}}
 

@@ -3,9 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from redline.calibration.calibration_record import Calibration, CollectivePoint, Collectives, Declined, Estimate, Peak
+from redline.calibration.calibration_record import (
+    Calibration,
+    CollectivePoint,
+    Collectives,
+    Declined,
+    Estimate,
+    Peak,
+    why_not,
+)
 from redline.calibration.memory import memory_bytes_per_s
-from redline.calibration.usable import why_not
 from redline.hardware import catalogue
 from redline.hardware.machine import DTYPES, FIGURE_UNITS, Machine, too_wide, work_unit
 from redline.report.calibrate import figures, tables

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from redline.calibration.collectives.operation_example import OperationExample
+from redline.calibration.collectives.start import OperationExample
 from redline.report.language import _, marked
 from redline.report.terminal import as_text, table
 from redline.report.text_parts import clipped

@@ -12,10 +12,10 @@ from redline.calibration.calibration_record import (
     Estimate,
     PairSpeed,
     RankSpeed,
+    why_not,
 )
 from redline.calibration.compare import figures
 from redline.calibration.doubling import overhead_up_to
-from redline.calibration.usable import why_not
 from redline.report import counted_nouns
 from redline.report.figure_names import why_unusable
 from redline.report.language import _, clauses, listed, marked, ngettext, sentences

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from redline.plan.serve.forward_passes import ServingLimit
-from redline.plan.serve.measured_engine import MeasuredEngine
+from redline.plan.serve.forward_passes import MeasuredEngine, ServingLimit
 from redline.plan.serve.serving_plan import (
     EVERY,
     Ranged,

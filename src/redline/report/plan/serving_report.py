@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from redline.plan.serve.forward_passes import ServingLimit
-from redline.plan.serve.measured_engine import MeasuredEngine
+from redline.plan.serve.forward_passes import MeasuredEngine, ServingLimit
 from redline.plan.serve.serving_plan import Ranged, ServingPlan, ServingPoint
 from redline.report.data import enveloped
 from redline.report.display import Style, styled

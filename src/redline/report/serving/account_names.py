@@ -1,8 +1,7 @@
 """What latencies and accounts of steps and requests are called."""
 
 from redline.report.language import _, marked
-from redline.serving.latencies import Latency
-from redline.serving.request_ledger import RequestAccount
+from redline.serving.request_ledger import Latency, RequestAccount
 from redline.serving.step_ledger import StepAccount
 
 _LATENCY_NAMES = {

@@ -10,8 +10,7 @@ from redline.report.serving.cause_messages import cause_text, share_text
 from redline.report.terminal import labelled, table, wrapped
 from redline.report.text_parts import percent
 from redline.serving.diagnose_serving import ServingDiagnosis
-from redline.serving.latencies import PERCENTILES, SLOWEST, Latency, LatencySplit, slowest
-from redline.serving.request_ledger import RequestAccount
+from redline.serving.request_ledger import PERCENTILES, SLOWEST, Latency, LatencySplit, RequestAccount, slowest
 from redline.serving.step_ledger import StepAccount
 from redline.units import format_ns
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from redline.roofline.arguments import OperatorCall, Tensor, UnknownWorkError
-from redline.roofline.work import Work
-
-FAMILY = "attention"
+from redline.roofline.sizes import Work
 
 _NO_MASK, _TOP_LEFT, _BOTTOM_RIGHT = "0", "1", "2"  # of memory-efficient attention's custom_mask_type
 
@@ -104,7 +102,7 @@ def _rate(call: OperatorCall, places: AttentionArguments, mask: _Mask) -> Work:
         flops=2 * sizes.sequences * sizes.heads * pairs * per_pair,
         bytes=_traffic(call, places, (query, key, value), sizes),
         dtype=query.dtype.label,
-        family=FAMILY,
+        family="attention",
     )
 
 
@@ -241,7 +239,7 @@ _PACKAGE_PACKED_BACKWARD = AttentionArguments(
     backward=True,
 )
 
-RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
+ATTENTION_RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::scaled_dot_product_attention": _rule(AttentionArguments(bias=3, causal=5)),
     "aten::_scaled_dot_product_attention_math": _rule(AttentionArguments(bias=3, causal=5)),
     "aten::_scaled_dot_product_flash_attention": _rule(AttentionArguments(causal=4)),

@@ -1,14 +1,113 @@
-"""Convolutions: two FLOPs per multiply-add, those on padding included, as torch.utils.flop_counter counts them."""
+"""Convolutions, pooling and resizing, in all their versions: windows that slide over images."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
 from redline.roofline.arguments import OperatorCall, Shape, Tensor, UnknownWorkError
-from redline.roofline.shapes import spread, windows
-from redline.roofline.work import Work
+from redline.roofline.dtypes import INT64
+from redline.roofline.sizes import Work, dense, like, moved, spread, windows
 
-FAMILY = "convolution"
+POOLING = "pooling"
+RESAMPLING = "resampling"
+
+
+def _resized(data: Tensor, spatial: Shape) -> Tensor:
+    if len(data.shape) <= len(spatial):
+        raise UnknownWorkError
+    return dense((*data.shape[: len(data.shape) - len(spatial)], *spatial), data.dtype)
+
+
+def _pooled(call: OperatorCall, dimensions: int, *, dilation: int | None, ceil: int) -> Tensor:
+    data, kernel, padding = call.tensor(0), call.spatial(1, dimensions), call.spatial(3, dimensions)
+    stride = call.spatial(2, dimensions) if call.integers(2) else kernel
+    spread = (1,) * dimensions if dilation is None else call.spatial(dilation, dimensions)
+    rounded_up = call.flag(ceil)
+    settings = zip(data.shape[-dimensions:], kernel, stride, padding, spread, strict=True)
+    return _resized(data, tuple(windows(*setting, ceil=rounded_up) for setting in settings))
+
+
+def _max_pool(dimensions: int) -> Callable[[OperatorCall], Work]:
+    def rate(call: OperatorCall) -> Work:
+        data = call.tensor(0, dimensions + 2)
+        out = _pooled(call, dimensions, dilation=4, ceil=5)
+        return moved(POOLING, data.dtype, data, out, dense(out.shape, INT64))
+
+    return rate
+
+
+def _average_pool(dimensions: int) -> Callable[[OperatorCall], Work]:
+    def rate(call: OperatorCall) -> Work:
+        data = call.tensor(0, dimensions + 2)
+        return moved(POOLING, data.dtype, data, _pooled(call, dimensions, dilation=None, ceil=4))
+
+    return rate
+
+
+def _pool_backward(indices: int | None) -> Callable[[OperatorCall], Work]:
+    """Of the input only the size is used."""
+
+    def rate(call: OperatorCall) -> Work:
+        gradient, data = call.tensor(0), call.tensor(1)
+        chosen = None if indices is None else call.tensor(indices)
+        return moved(POOLING, data.dtype, gradient, chosen, like(data))
+
+    return rate
+
+
+def _to_size(family: str, *, indices: bool = False) -> Callable[[OperatorCall], Work]:
+    """The size of the result is an argument."""
+
+    def rate(call: OperatorCall) -> Work:
+        data = call.tensor(0)
+        out = _resized(data, call.integers(1))
+        if not call.integers(1) or any(size < 0 for size in out.shape):
+            raise UnknownWorkError
+        return moved(family, data.dtype, data, out, dense(out.shape, INT64) if indices else None)
+
+    return rate
+
+
+def _upsample_backward(call: OperatorCall) -> Work:
+    gradient, shape = call.tensor(0), call.integers(2)
+    if len(shape) != len(gradient.shape) or any(size < 0 for size in shape):
+        raise UnknownWorkError
+    return moved(RESAMPLING, gradient.dtype, gradient, dense(shape, gradient.dtype))
+
+
+_UPSAMPLING = (
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_nearest3d",
+    "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d",
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
+    "upsample_trilinear3d",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+)
+
+RESIZE_RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
+    "aten::max_pool2d_with_indices": _max_pool(2),
+    "aten::max_pool3d_with_indices": _max_pool(3),
+    "aten::avg_pool2d": _average_pool(2),
+    "aten::avg_pool3d": _average_pool(3),
+    "aten::max_pool2d_with_indices_backward": _pool_backward(7),
+    "aten::max_pool3d_with_indices_backward": _pool_backward(7),
+    "aten::avg_pool2d_backward": _pool_backward(None),
+    "aten::avg_pool3d_backward": _pool_backward(None),
+    "aten::_adaptive_avg_pool2d": _to_size(POOLING),
+    "aten::_adaptive_avg_pool3d": _to_size(POOLING),
+    "aten::adaptive_max_pool2d": _to_size(POOLING, indices=True),
+    "aten::_adaptive_avg_pool2d_backward": _pool_backward(None),
+    "aten::_adaptive_avg_pool3d_backward": _pool_backward(None),
+    "aten::adaptive_max_pool2d_backward": _pool_backward(2),
+    **{f"aten::{name}": _to_size(RESAMPLING) for name in _UPSAMPLING},
+    **{f"aten::{name}_backward": _upsample_backward for name in _UPSAMPLING},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +138,7 @@ def _forward(places: ConvolutionArguments) -> Callable[[OperatorCall], Work]:
             flops=_flops(data if transposed else out, weight),
             bytes=sum(tensor.size_bytes for tensor in tensors),
             dtype=data.dtype.label,
-            family=FAMILY,
+            family="convolution",
         )
 
     return rate
@@ -95,14 +194,6 @@ def _backward(call: OperatorCall) -> Work:
     return _gradients(call, transposed=call.flag(7), mask=call.flags(10, 3))
 
 
-def _overrideable_backward(call: OperatorCall) -> Work:
-    return _gradients(call, transposed=call.flag(6), mask=call.flags(9, 3))
-
-
-def _slow_backward(call: OperatorCall) -> Work:
-    return _gradients(call, transposed=False, mask=call.flags(6, 3))
-
-
 def _gradients(call: OperatorCall, *, transposed: bool, mask: tuple[bool, ...]) -> Work:
     gradient = call.tensor(0)
     data, weight = _batched(call.tensor(1), call.tensor(2))
@@ -115,7 +206,7 @@ def _gradients(call: OperatorCall, *, transposed: bool, mask: tuple[bool, ...]) 
         flops=(wants_data + wants_weight) * _flops(data if transposed else gradient, weight),
         bytes=read + written * data.dtype.size_bytes,
         dtype=data.dtype.label,
-        family=FAMILY,
+        family="convolution",
     )
 
 
@@ -127,7 +218,7 @@ def _data_gradient(call: OperatorCall) -> Work:
         flops=_flops(gradient, weight),
         bytes=gradient.size_bytes + weight.size_bytes + out_bytes,
         dtype=gradient.dtype.label,
-        family=FAMILY,
+        family="convolution",
     )
 
 
@@ -141,7 +232,7 @@ def _weight_gradient(call: OperatorCall) -> Work:
         flops=_flops(gradient, weight),
         bytes=gradient.size_bytes + data.size_bytes + weight.size_bytes,
         dtype=data.dtype.label,
-        family=FAMILY,
+        family="convolution",
     )
 
 
@@ -196,11 +287,13 @@ _PLACES = {
     "aten::_nnpack_spatial_convolution": ConvolutionArguments(bias=2, padding=3, stride=4),
 }
 
-RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
+CONVOLUTION_RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **{name: _forward(places) for name, places in _PLACES.items()},
     "aten::convolution_backward": _backward,
-    "aten::convolution_backward_overrideable": _overrideable_backward,
-    "aten::_slow_conv2d_backward": _slow_backward,
+    "aten::convolution_backward_overrideable": lambda call: _gradients(
+        call, transposed=call.flag(6), mask=call.flags(9, 3)
+    ),
+    "aten::_slow_conv2d_backward": lambda call: _gradients(call, transposed=False, mask=call.flags(6, 3)),
     "aten::cudnn_convolution_backward_input": _data_gradient,
     "aten::miopen_convolution_backward_input": _data_gradient,
     "aten::mkldnn_convolution_backward_input": _data_gradient,

@@ -5,11 +5,7 @@ from functools import reduce
 
 from redline.roofline.arguments import OperatorCall, Tensor, UnknownWorkError
 from redline.roofline.dtypes import BOOL, FP32, Category, Dtype, promoted
-from redline.roofline.shapes import broadcast
-from redline.roofline.traffic import dense, like, moved
-from redline.roofline.work import Work
-
-FAMILY = "elementwise"
+from redline.roofline.sizes import Work, broadcast, dense, like, moved
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -91,7 +87,7 @@ def result_dtype(call: OperatorCall, inputs: list[Tensor], count: int) -> Dtype:
 
 
 def _is_fraction(call: OperatorCall, place: int) -> bool:
-    """Whether a scalar argument is a Python float."""
+    """Tell whether a scalar argument is a Python float."""
     if place >= len(call.types) or call.types[place] not in {"Scalar", "Double"}:
         return False
     text = call.value(place)
@@ -108,7 +104,7 @@ def _mapped(count: int, fixed: Dtype | None = None, *, fractional: bool = False)
         dtype = out.dtype if out is not None else fixed or result_dtype(call, inputs, count)
         if out is None and fractional and dtype.category < Category.FLOATING:
             dtype = FP32
-        return moved(FAMILY, _widest(inputs), *inputs, dense(shape, dtype))
+        return moved("elementwise", _widest(inputs), *inputs, dense(shape, dtype))
 
     return rate
 
@@ -120,7 +116,7 @@ def _in_place(count: int) -> Callable[[OperatorCall], Work]:
         target, inputs = call.tensor(0), _inputs(call, count)
         if broadcast(tensor.shape for tensor in inputs) != target.shape:
             raise UnknownWorkError
-        return moved(FAMILY, target.dtype, *inputs, target)
+        return moved("elementwise", target.dtype, *inputs, target)
 
     return rate
 
@@ -135,24 +131,24 @@ def _where(call: OperatorCall) -> Work:
     if call.optional(0) is None or not choices:
         raise UnknownWorkError
     shape = broadcast(tensor.shape for tensor in (condition, *choices))
-    return moved(FAMILY, _widest(choices), condition, *choices, dense(shape, result_dtype(call, choices, 3)))
+    return moved("elementwise", _widest(choices), condition, *choices, dense(shape, result_dtype(call, choices, 3)))
 
 
 def _dropout(call: OperatorCall) -> Work:
     """The result, and which elements were kept."""
     data = call.tensor(0)
-    return moved(FAMILY, data.dtype, data, like(data), dense(data.shape, BOOL))
+    return moved("elementwise", data.dtype, data, like(data), dense(data.shape, BOOL))
 
 
 def _glu(call: OperatorCall) -> Work:
     data = call.tensor(0)
     half = dense((data.elements // 2,), data.dtype)
-    return moved(FAMILY, data.dtype, data, half)
+    return moved("elementwise", data.dtype, data, half)
 
 
 def _log_sigmoid_forward(call: OperatorCall) -> Work:
     data = call.tensor(0)
-    return moved(FAMILY, data.dtype, data, like(data))
+    return moved("elementwise", data.dtype, data, like(data))
 
 
 def _rules() -> dict[str, Callable[[OperatorCall], Work]]:
@@ -181,7 +177,7 @@ def _rules() -> dict[str, Callable[[OperatorCall], Work]]:
     return rules
 
 
-RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
+ELEMENTWISE_RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **_rules(),
     "aten::where": _where,
     "aten::native_dropout": _dropout,

@@ -5,10 +5,7 @@ from math import prod
 
 from redline.roofline.arguments import OperatorCall, Shape, Tensor, UnknownWorkError
 from redline.roofline.dtypes import INT32, Dtype
-from redline.roofline.shapes import broadcast
-from redline.roofline.work import Work
-
-FAMILY = "matmul"
+from redline.roofline.sizes import Work, broadcast
 
 
 def _product(left: Shape, right: Shape) -> tuple[Shape, int]:
@@ -28,7 +25,7 @@ def _work(left: Tensor, right: Tensor, out: Tensor, inner: int, *further: Tensor
         flops=2 * out.elements * inner * left.dtype.per_element,
         bytes=sum(tensor.size_bytes for tensor in tensors if tensor is not None),
         dtype=left.dtype.label,
-        family=FAMILY,
+        family="matmul",
     )
 
 
@@ -65,7 +62,7 @@ def _addbmm(call: OperatorCall) -> Work:
     left, right = call.tensor(1, 3), call.tensor(2, 3)
     shape, inner = _product(left.shape, right.shape)
     summed = _work(left, right, Tensor(shape[1:], left.dtype), inner, call.tensor(0))
-    return Work(flops=2 * prod(shape) * inner, bytes=summed.bytes, dtype=summed.dtype, family=FAMILY)
+    return Work(flops=2 * prod(shape) * inner, bytes=summed.bytes, dtype=summed.dtype, family="matmul")
 
 
 def _linear(call: OperatorCall) -> Work:
@@ -92,10 +89,6 @@ def _scaled(call: OperatorCall) -> Work:
     return _matmul(left, right, out_dtype, call.optional(2), call.optional(3), call.optional(4))
 
 
-def _integer(call: OperatorCall) -> Work:
-    return _matmul(call.tensor(0, 2), call.tensor(1, 2), INT32)
-
-
 def _grouped(call: OperatorCall) -> Work:
     """Only with one matrix per group on both sides: elsewhere offsets, which are data, say how many rows count."""
     if call.optional(2) is not None:
@@ -112,11 +105,11 @@ def _two_products(call: OperatorCall) -> Work:
         flops=first.flops + second.flops,
         bytes=first.bytes + second.bytes - written_once,
         dtype=first.dtype,
-        family=FAMILY,
+        family="matmul",
     )
 
 
-RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
+MATMUL_RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::mm": _plain(2, 2),
     "aten::bmm": _plain(3, 3),
     "aten::mv": _plain(2, 1),
@@ -135,7 +128,7 @@ RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     "aten::mkldnn_linear": _linear,
     "_C::onednn_mm": _packed_weight,
     "aten::_scaled_mm": _scaled,
-    "aten::_int_mm": _integer,
+    "aten::_int_mm": lambda call: _matmul(call.tensor(0, 2), call.tensor(1, 2), INT32),
     "aten::_grouped_mm": _grouped,
     "inductor::_mm_plus_mm": _two_products,
 }

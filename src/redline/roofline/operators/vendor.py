@@ -1,11 +1,66 @@
-"""Operators of inference engines and libraries whose arguments tell all of their traffic."""
+"""Kernels beside PyTorch's own: of inference engines and libraries, and those that torch.compile makes."""
 
 from collections.abc import Callable, Mapping
+from math import prod
 
-from redline.roofline.arguments import OperatorCall, UnknownWorkError
+from redline.roofline.arguments import OperatorCall, Tensor, UnknownWorkError
 from redline.roofline.dtypes import FP32, UINT8
-from redline.roofline.traffic import bytes_of, dense, like, moved
-from redline.roofline.work import Work
+from redline.roofline.sizes import Work, bytes_of, dense, like, moved
+
+TRITON_PREFIX = "triton_"
+
+_POINTWISE = "poi"
+_REDUCTIONS = ("per", "red")
+_TEMPLATE = "tem"
+
+
+def rate_triton(call: OperatorCall) -> Work:
+    kind = call.name.removeprefix(TRITON_PREFIX).partition("_")[0]
+    if kind == _TEMPLATE:
+        return _product(call)
+    if kind == _POINTWISE or kind in _REDUCTIONS:
+        return _fused(call)
+    raise UnknownWorkError
+
+
+def _fused(call: OperatorCall) -> Work:
+    """Each argument once, at most one element for each step of the kernel's loops.
+
+    That bound keeps a gathered table or a slice from counting as a whole. Which arguments are read and written both is
+    not recorded, so that those count once.
+    """
+    if not call.tensors:
+        raise UnknownWorkError
+    steps = _steps(call)
+    largest = max(call.tensors, key=lambda tensor: tensor.size_bytes)
+    total = sum(min(tensor.distinct_elements, steps) * tensor.dtype.size_bytes for tensor in call.tensors)
+    return Work(flops=0, bytes=total, dtype=largest.dtype.label, family="triton")
+
+
+def _steps(call: OperatorCall) -> int:
+    """The product of the sizes of the loops, which are the scalars after the tensors."""
+    last = max(place for place, argument in enumerate(call.arguments) if isinstance(argument, Tensor))
+    sizes = [call.integer(place) for place in range(last + 1, len(call.types)) if call.value(place)]
+    if not sizes or min(sizes) < 0:
+        raise UnknownWorkError
+    return prod(sizes)
+
+
+def _product(call: OperatorCall) -> Work:
+    """A matmul template, where the arguments can be nothing else: left, right, what is fused, and the result."""
+    if "mm" not in call.name or len(call.tensors) < 3:
+        raise UnknownWorkError
+    left, right, *fused, out = call.tensors
+    if not len(left.shape) == len(right.shape) == len(out.shape) == 2 or left.shape[1] != right.shape[0]:
+        raise UnknownWorkError
+    if out.shape != (left.shape[0], right.shape[1]) or any(tensor.elements > out.elements for tensor in fused):
+        raise UnknownWorkError
+    return Work(
+        flops=2 * out.elements * left.shape[1],
+        bytes=bytes_of(call.tensors),
+        dtype=left.dtype.label,
+        family="matmul",
+    )
 
 
 def _each_once(family: str) -> Callable[[OperatorCall], Work]:
@@ -77,7 +132,7 @@ def _from_fp8(call: OperatorCall) -> Work:
     return moved("copy", data.dtype, data, dense(data.shape, FP32))
 
 
-RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
+VENDOR_RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **dict.fromkeys(
         (
             "_C::rms_norm",

@@ -14,7 +14,7 @@ from bench.plan.training import expressed_untouched
 from bench.plan.user_intervals import planned_runs
 from redline.hardware.catalogue import find
 from redline.hardware.machine import LAW_COMPUTE, Figure, FigureSource, Machine
-from redline.model.known import known_model
+from redline.model.huggingface import known_model
 from redline.model.model import Model
 from redline.plan.accuracy import accuracy_of
 from redline.plan.train.memory.footprint import peak_interval

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.calibration.calibration_record import CollectivePoint, Estimate
-from redline.calibration.collectives.collective_law import FEWEST_SIZES, fit, laws, ring_time_ns, unseen_errors
-from redline.calibration.collectives.textbook import OPERATIONS
+from redline.calibration.collectives.collective_law import (
+    FEWEST_SIZES,
+    OPERATIONS,
+    fit,
+    laws,
+    ring_time_ns,
+    unseen_errors,
+)
 
 SIZES = [4.0 * 4**power for power in range(12)]
 

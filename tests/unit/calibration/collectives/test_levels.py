@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.calibration.collectives.levels import level_of, levels, sizes
+from redline.calibration.collectives.collective_law import level_of, levels, sizes
 
 
 @pytest.mark.parametrize(

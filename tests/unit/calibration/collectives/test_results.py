@@ -2,7 +2,14 @@
 
 import pytest
 
-from redline.calibration.collectives.results import CollectiveCase, CollectiveTimings, cases, declined, points, repeats
+from redline.calibration.collectives.collective_law import (
+    CollectiveCase,
+    CollectiveTimings,
+    cases_of,
+    declined_of,
+    points_of,
+    repeats,
+)
 
 CASE = CollectiveCase(operation="all_reduce", level="world", ranks=4, size_bytes=1000)
 
@@ -12,7 +19,7 @@ def measured(*rows: float, correct: bool = True) -> CollectiveTimings:
 
 
 def test_a_point_has_the_median_the_fastest_and_both_bandwidths() -> None:
-    (point,) = points(measured(1e6, 2e6, 1e6, 1e6, 0.5e6))
+    (point,) = points_of(measured(1e6, 2e6, 1e6, 1e6, 0.5e6))
     assert point.time_ns.value == 1e6
     assert point.fastest_ns == 0.5e6
     assert (point.algorithm_bytes_per_s, point.bus_bytes_per_s) == pytest.approx((1e6, 1.5e6))
@@ -20,11 +27,11 @@ def test_a_point_has_the_median_the_fastest_and_both_bandwidths() -> None:
 
 
 def test_a_wrong_result_stays_wrong() -> None:
-    assert not points(measured(1e6, 1e6, 1e6, correct=False))[0].correct
+    assert not points_of(measured(1e6, 1e6, 1e6, correct=False))[0].correct
 
 
 def test_every_operation_is_measured_at_every_size_in_every_group() -> None:
-    found = cases({"world": ((0, 1, 2, 3),), "pair": ((0, 1), (2, 3))}, [4, 16, 64])
+    found = cases_of({"world": ((0, 1, 2, 3),), "pair": ((0, 1), (2, 3))}, [4, 16, 64])
     assert len(found) == len(set(found))
     sizes = {(case.operation, case.level): [] for case in found}  # type: dict[tuple[str, str], list[int]]
     for case in found:
@@ -41,7 +48,7 @@ def test_sizes_that_would_take_too_long_are_said_once() -> None:
         CollectiveCase(operation="reduce", level="across", ranks=2, size_bytes=size)
         for size in (16 << 20, 1 << 20, 4 << 20)
     )
-    (said,) = declined(CollectiveTimings(cases=(), samples_ns=(), correct=(), dropped=left_out), 0.5)
+    (said,) = declined_of(CollectiveTimings(cases=(), samples_ns=(), correct=(), dropped=left_out), 0.5)
     assert said.what == "reduce (across) of 1.05 MB and more"
     assert said.why == "one call takes longer than 0.5 s"
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from redline.calibration.collectives import start
-from redline.calibration.collectives.rank_outcome import RankFailure, failure_path
+from redline.calibration.collectives.start import RankFailure, failure_path
 from redline.errors import InputError, UsageError
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given as supposing
 from hypothesis import strategies as st
 
-from redline.calibration.collectives.textbook import OPERATIONS, due, given, lengths, size_bytes
+from redline.calibration.collectives.collective_law import OPERATIONS, due, given, lengths, size_bytes
 
 Lists = list[list[float]]
 

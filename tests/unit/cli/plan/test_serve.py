@@ -8,7 +8,7 @@ import pytest
 
 from redline.cli import main
 from redline.hardware.catalogue import find
-from redline.model.known import known_model
+from redline.model.huggingface import known_model
 from redline.plan.serve.plan import ServingRequest, plan_serving
 
 JOB = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redline.plan.job.job_failures import (
+from redline.plan.job import (
     SECONDS_PER_DAY,
     best_interval,
     checkpoint_share,

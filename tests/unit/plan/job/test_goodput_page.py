@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from redline.plan.job.job_cost import POWER_SHARE, JobRequest
-from redline.plan.job.job_failures import (
+from redline.plan.job import (
+    POWER_SHARE,
+    JobRequest,
     ThreePointEstimate,
     band_rates,
     best_interval,

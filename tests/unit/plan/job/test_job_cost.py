@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 
 from redline.errors import UsageError
-from redline.plan.job.job_cost import FailureScenario, JobCost, JobRequest, whole_job
-from redline.plan.job.job_failures import FailureRate, Recovery, ThreePointEstimate, Writes, goodput, recovery_named
+from redline.plan.job import (
+    FailureRate,
+    FailureScenario,
+    JobCost,
+    JobRequest,
+    Recovery,
+    ThreePointEstimate,
+    Writes,
+    goodput,
+    recovery_named,
+    whole_job,
+)
 
 NEVER = FailureRate(id="given", failures_per_node_day=0.0)
 FREE = Recovery(id="given", restart_s=0.0, checkpoint_s=0.0)

@@ -3,7 +3,7 @@
 import pytest
 
 from redline.errors import UsageError
-from redline.plan.job.job_failures import (
+from redline.plan.job import (
     FailureRate,
     Recovery,
     Writes,

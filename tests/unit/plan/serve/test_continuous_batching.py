@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.plan.serving_errors import constant_columns
 from redline.errors import UsageError
 from redline.hardware.catalogue import record
 from redline.hardware.machine import Machine
-from redline.model.describe import describe
+from redline.model.huggingface import describe
 from redline.model.model import Model
-from redline.plan.serve.continuous_batching import best, serve
 from redline.plan.serve.forward_passes import (
     ServeOutcome,
     ServingLimit,
@@ -26,12 +26,12 @@ from redline.plan.serve.forward_passes import (
     prompt_pass,
     weights_bytes,
 )
+from redline.plan.serve.plan import best, serve
 from redline.plan.serve.setup import (
     FORMATS,
     Deployment,
     Setup,
     Traffic,
-    constant_columns,
     constants_of,
     device_of,
     format_named,

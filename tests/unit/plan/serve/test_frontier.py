@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.hardware.catalogue import record
-from redline.model.describe import describe
+from redline.model.huggingface import describe
 from redline.plan.serve.plan import frontier, undominated
 from redline.plan.serve.setup import Traffic, constants_of, device_of, format_named
 

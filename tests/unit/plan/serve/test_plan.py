@@ -6,7 +6,7 @@ import pytest
 
 from redline.errors import UsageError
 from redline.hardware.catalogue import find
-from redline.model.known import known_model
+from redline.model.huggingface import known_model
 from redline.plan.serve.plan import ServingRequest, plan_serving
 from redline.plan.serve.serving_defaults import ACCEPTED_CHANCE
 from redline.plan.serve.serving_plan import Ranged, ServingSituation

@@ -8,7 +8,7 @@ import pytest
 
 from redline.hardware.catalogue import find, machines
 from redline.hardware.machine import PEAK, Machine
-from redline.model.known import known_model
+from redline.model.huggingface import known_model
 from redline.plan.train.kernels import half_format, kin, of_kin, pooled
 from redline.plan.train.layout import Batch, Layout
 from redline.plan.train.stacks import machine_rates, rates_of

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redline.errors import UsageError
-from redline.model.known import known_model
+from redline.model.huggingface import known_model
 from redline.model.model import Model
 from redline.model.parameters import count_parameters, layer_parameters
 from redline.plan.train.layout import Batch, Layout, memory_stages, trained_parameters

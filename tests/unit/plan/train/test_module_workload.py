@@ -9,19 +9,17 @@ import pytest
 from redline.errors import UsageError
 from redline.hardware.catalogue import find
 from redline.hardware.machine import Figure
-from redline.model.counted_module import CountedModule, Operator
-from redline.model.describe import describe
-from redline.model.model import Model
+from redline.model.huggingface import describe
+from redline.model.model import CountedModule, Model, Operator
 from redline.plan.train.layout import Batch, Layout
 from redline.plan.train.memory.footprint import footprint
-from redline.plan.train.module_workload import Module
 from redline.plan.train.search.plan import TrainingRequest, plan_training, refuse_impossible
 from redline.plan.train.search.space import Space, module_layouts
 from redline.plan.train.simulation.predicted import simulate
 from redline.plan.train.stacks import rates_of, stack_names
 from redline.plan.train.time.layer import OPERATORS_PER_LAYER
 from redline.plan.train.training_choices import Recompute
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Module, Transformer
 
 H100 = find("H100-SXM5-80GB")
 MIB = 2**20

@@ -3,13 +3,13 @@
 import pytest
 
 from redline.hardware.catalogue import find
-from redline.model.known import known_model
+from redline.model.huggingface import known_model
 from redline.model.parameters import count_parameters
 from redline.plan.train.layout import Batch, Layout, trained_parameters
 from redline.plan.train.stacks import rates_of
 from redline.plan.train.time.step import step_time
 from redline.plan.train.time.step_costs import step_costs
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 
 LLAMA = known_model("llama-3.1-8b")
 BATCH = Batch(sequence=4096, sequences=64)

@@ -1,7 +1,7 @@
 """Contents before and after a collective, as they are shown to learners."""
 
-from redline.calibration.collectives.operation_example import OperationExample
-from redline.calibration.collectives.textbook import OPERATIONS
+from redline.calibration.collectives.collective_law import OPERATIONS
+from redline.calibration.collectives.start import OperationExample
 from redline.report.calibrate.collectives_shown_text import MEANINGS, render
 
 

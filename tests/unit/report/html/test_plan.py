@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from redline.plan.serve.serving_plan import Ranged
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 from redline.report.html.frame import page_text
 from redline.report.html.tables import amount
 from redline.report.language import speaking

@@ -5,9 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from redline.plan.job.job_cost import JobCost
-from redline.plan.train.search.training_plan import TrainingPlan
-from redline.plan.train.transformer import Transformer
+from redline.plan.job import JobCost
+from redline.plan.train.search.plan import TrainingPlan
+from redline.plan.train.workload import Transformer
 from redline.report import notebook
 from redline.report.language import speaking
 from redline.report.plan.train.training_messages import HOLDERS, PARTS

@@ -4,7 +4,7 @@ import pytest
 
 from redline.report.language import speaking
 from redline.report.watch import alarm_line
-from redline.watch.alarm import Alarm, AlarmKind
+from redline.watch.job_monitor import Alarm, AlarmKind
 
 
 def alarm(kind: AlarmKind, **values: object) -> Alarm:

@@ -16,12 +16,8 @@ import pytest
 
 from redline.errors import UsageError
 from redline.ledger.accounts import ACCOUNTS
-from redline.watch.alarm import Alarm, AlarmKind
-from redline.watch.exports.choose_export import export_of
-from redline.watch.exports.openmetrics import openmetrics_text
-from redline.watch.exports.retried_export import RetriedExport
-from redline.watch.exports.window_metrics import ExportedWindow, WindowMetrics
-from redline.watch.job_monitor import WatchedWindow
+from redline.watch.exports import ExportedWindow, RetriedExport, WindowMetrics, export_of, openmetrics_text
+from redline.watch.job_monitor import Alarm, AlarmKind, WatchedWindow
 from redline.watch.window_figures import FindingShare, LateShare, WindowFigures, WindowName
 
 BEGUN_NS = 1_790_900_000_000_000_000

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from redline.model.activations import Practice, bytes_kept, layer_activations, saved_by_operator
-from redline.model.counted_module import CountedModule
-from redline.model.model import Model, Number
+from redline.model.model import CountedModule, Model, Number
 from redline.model.parameters import layer_parameters
 from redline.plan.train.layout import (
     Batch,
@@ -79,7 +78,6 @@ def every_stage_works(model: Model, layout: Layout, head_weighs: Number) -> Mask
 
 
 def memory_use(model: Model, batch: Batch, layout: Layout, stack: str | Footprint) -> MemoryUse:
-    """On the fullest device."""
     foot = footprint(stack) if isinstance(stack, str) else stack
     anywhere = _on_any_stage(model, batch, layout, foot)
     many = micro_batches(batch, layout)
@@ -88,7 +86,7 @@ def memory_use(model: Model, batch: Batch, layout: Layout, stack: str | Footprin
 
 
 def first_stage_memory(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse:
-    """On the first stage alone: what stacks measure that log rank 0."""
+    """The first stage alone: what stacks measure that log rank 0."""
     stage = first_stage(model, batch, layout, foot.head_weighs)
     anywhere = _on_any_stage(model, batch, layout, foot)
     return _stage_memory(model, layout, foot, anywhere, stage, micro_batches(batch, layout))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from redline.hardware.machine import Machine
 from redline.plan.train.layout import Batch, Layout, micro_batches
 from redline.plan.train.measured import FittedJob, MeasuredTraining, fit_to_measured, job_spread
 from redline.plan.train.memory.footprint import peak_interval
-from redline.plan.train.search.plan_trust import PlannedJob, is_measured
+from redline.plan.train.search.plan_trust import MeasuredAccuracy, PlannedJob, is_measured
 from redline.plan.train.search.search import (
     ALIKE,
     BETTER,
@@ -29,13 +30,101 @@ from redline.plan.train.search.search import (
     search,
 )
 from redline.plan.train.search.space import Space, listed_divisors
-from redline.plan.train.search.training_plan import Candidate, TrainingPlan
 from redline.plan.train.stacks import DEFAULT_STACK, abilities, machine_rates, rates_of, stack
+from redline.plan.train.step_cost import MemoryUse, StepTime
 from redline.plan.train.time.step import overlaps
 from redline.plan.train.time.step_costs import of_row
 from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, RECOMPUTES, SCHEDULES, TOP, Recompute
 from redline.plan.train.workload import Workload
 from redline.progress import Progress, ProgressStage, silent
+
+if TYPE_CHECKING:
+    from redline.plan.train.search.plan_trust import Trust
+    from redline.plan.train.search.search import Alternative
+    from redline.plan.train.stacks import Rates
+    from redline.plan.train.time.step import Overlap
+    from redline.plan.train.time.step_costs import StepCosts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One layout with what it should cost: plain numbers, no columns."""
+
+    layout: Layout
+    micro_batches: int
+    time: StepTime
+    step_s: float
+    step_low_s: float
+    step_high_s: float
+    """The 80 % interval."""
+    tokens_per_s: float
+    """Of all devices together; of a module, samples."""
+    mfu: float
+    """FLOPs that the model needs, over what the devices could do in that time at their peak."""
+    memory: MemoryUse
+    peak_bytes: float
+    peak_low_bytes: float
+    peak_high_bytes: float
+    chance: float
+    """Of running out of memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """All that `redline plan train` says, whichever way it is shown."""
+
+    workload: Workload
+    parameters: int
+    active_parameters: int
+    flops_per_step: float
+    machine: Machine
+    dtype: str
+    stack: str
+    devices: int
+    devices_per_node: int
+    device_bytes: float
+    batch: Batch
+    by: str
+    """speed or memory: what the ranking goes by."""
+    accepted_chance: float
+    considered: int
+    """Layouts that can run at all."""
+    fitting: int
+    """Of these, the ones whose chance of running out of memory is accepted."""
+    best: Candidate
+    """Where nothing fits, the layout that needs the least memory."""
+    safer: Candidate | None
+    """Where the best may run out of memory: one that hardly can, and is hardly slower."""
+    step_costs: StepCosts[float]
+    """Of the best."""
+    rates: Rates
+    """What the machine does under this stack."""
+    ranked: tuple[Candidate, ...]
+    frontier: tuple[Candidate, ...]
+    """Pareto frontier of step time and memory."""
+    overlaps: tuple[Overlap, ...]
+    alternatives: tuple[Alternative, ...]
+    changes: tuple[Change, ...]
+    evidence: tuple[MeasuredAccuracy, ...]
+    trust: Trust
+    """Of the step time."""
+    measured: FittedJob | None = None
+    """The measured step that its constants were fitted to."""
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Of a module, samples."""
+        return float(self.batch.sequence * self.batch.sequences)
+
+    @property
+    def unit(self) -> str:
+        """What the batch counts, and speed with it: tokens, or the samples of a module of the user's own."""
+        return self.workload.unit
+
+    @property
+    def fits(self) -> bool:
+        return self.fitting > 0
+
 
 SHOWN_FRONTIER = 12
 
@@ -181,7 +270,7 @@ def _space(request: TrainingRequest) -> Space:
 
 
 def _selective_saves(job: TrainingJob, request: TrainingRequest) -> bool:
-    """Whether recomputing some operators saves memory: the inside of fused attention has nothing to save."""
+    """Tell whether recomputing some operators saves memory: the inside of fused attention has nothing to save."""
     unfused = not all(request.fixed.get("flash", (1.0,)))
     return unfused or bool(job.foot.by_operator) or bool(job.foot.selective < 1)
 
@@ -306,6 +395,5 @@ def _refuse_product(request: TrainingRequest) -> None:
 
 
 def _listed(name: str, values: Sequence[float]) -> str:
-    """As users write them."""
     words = {number: text for text, number in _NAMED.get(name, {}).items()}
     return ",".join(words.get(int(value), f"{value:g}") for value in values)

@@ -86,7 +86,7 @@ class PlannedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRuns:
-    """Of one stack on one type of GPU: what was fitted to."""
+    """Runs of one stack on one type of GPU that were fitted to."""
 
     formats: frozenset[str]
     models: frozenset[str]
@@ -121,7 +121,7 @@ def chip_of(record: str) -> str:
 
 
 def shape_of(model: Model) -> str:
-    """By which a model is known: names differ between sources."""
+    """The widths by which a model is known: names differ between sources."""
     return "/".join(f"{float(getattr(model, name)):.0f}" for name in SHAPE)
 
 
@@ -200,19 +200,19 @@ def _together(ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def kind_of(run: PlannedRun) -> str:
-    """As intervals are kept by it."""
+    """The key by which intervals are kept."""
     return "unusual" if run.unusual else "usual"
 
 
 def guess(job: PlannedJob) -> Trust:
-    """Of what was never held against measured runs."""
+    """The interval of what was never held against measured runs."""
     off = log(1 + profile_error(job.machine, job.dtype))
     reach = exp(hypot(log(GUESSED), off))
     return Trust(situations=(), low=1 / reach, high=reach, runs=0, users=0, profile_error=expm1(off))
 
 
 def evidence(run: PlannedRun) -> tuple[MeasuredAccuracy, ...]:
-    """Of step time, in the situation of the plan, and of memory: runs of the stack itself, or of all."""
+    """Accuracy of step time, in the situation of the plan, and of memory: runs of the stack itself, or of all."""
     if not is_gpu(run.job.machine):
         return ()
     situation = trust_of(run).situations[0]
@@ -236,24 +236,24 @@ def profile_error(machine: Machine, dtype: str) -> float:
 
 
 def is_gpu(machine: Machine) -> bool:
-    """Whether runs on GPUs say anything about it. The catalogue has no CPUs, profiles of them say so."""
+    """Tell whether runs on GPUs say anything about it. The catalogue has no CPUs, profiles of them say so."""
     return machine.architecture != "cpu"
 
 
 def is_measured(job: PlannedJob) -> bool:
-    """Whether any software was measured on its GPU."""
+    """Tell whether any software was measured on its GPU."""
     return any(job.chip in chips for chips in _measured().values())
 
 
 def _interval(run: PlannedRun, known: CellIntervals) -> Mapping[str, float]:
-    """Of the cell of the run, or of the nearest that has one."""
+    """The interval of the cell of the run, or of the nearest that has one."""
     stacks, chips = (run.job.stack, EVERY), (run.job.chip, EVERY)
     names = (f"{stack}/{chip}/{kind_of(run)}" for stack in stacks for chip in chips)
     return next(known[name] for name in (*names, f"{EVERY}/{EVERY}/usual") if name in known)
 
 
 def _errors(situation: Situation, stack: str) -> dict[str, Any]:
-    """Of the stack's own runs where enough groups were left out, else of all stacks."""
+    """Errors of the stack's own runs where enough groups were left out, else of all stacks."""
     known = accuracy_of("training")["errors"][situation]
     own = known.get(stack)
     name = stack if own is not None and own["groups"] >= LEAST_GROUPS else EVERY
@@ -281,7 +281,7 @@ def _measured() -> dict[str, dict[str, MeasuredRuns]]:
 
 
 def measured_runs(known: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, MeasuredRuns]]:
-    """Of every stack and type of GPU, as the file has them."""
+    """Runs of every stack and type of GPU, as the file has them."""
     return {
         stack: {
             chip: MeasuredRuns(

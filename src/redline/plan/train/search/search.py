@@ -13,10 +13,10 @@ from redline.model.model import Column, Number
 from redline.plan.train.layout import Batch, Layout
 from redline.plan.train.memory.footprint import Footprint, changed, footprint, oom_probability
 from redline.plan.train.search.space import Space
+from redline.plan.train.stacks import Rates
 from redline.plan.train.step_cost import MemoryUse, Rows, StepTime, row_of, rows_of
 from redline.plan.train.time.step import step_time
 from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY
-from redline.plan.train.training_rates import Rates
 from redline.plan.train.workload import Workload
 
 # --- ranking ----------------------------------------------------------------------------------------------------------

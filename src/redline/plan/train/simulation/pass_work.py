@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, auto
 from typing import Protocol
 
-from redline.model.matmuls import Matmul
+from redline.model.flops import Matmul
 from redline.model.model import Model
 from redline.plan.train.layout import Batch, Layout, frozen, trained_layer
+from redline.plan.train.stacks import Rates
 from redline.plan.train.time.layer import (
     PASSES_BACKWARD,
     LayerTimes,
@@ -26,7 +27,6 @@ from redline.plan.train.time.layer import (
 )
 from redline.plan.train.time.step_costs import divided
 from redline.plan.train.training_choices import Recompute
-from redline.plan.train.training_rates import Rates
 
 # --- activities -------------------------------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class AttentionCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax:
-    """Of scores that go through memory, or its gradient."""
+    """The softmax of scores that go through memory, or its gradient."""
 
     shape: tuple[int, int, int, int]
     backward: bool = False
@@ -284,7 +284,7 @@ class LayoutSetup:
 
     @property
     def tokens(self) -> float:
-        """Of a micro-batch, on one device."""
+        """Tokens of a micro-batch on one device."""
         return float(tokens_per_device(self.batch, self.layout))
 
     @property
@@ -335,7 +335,7 @@ def _smaller(product: MatmulCall, share: float) -> MatmulCall:
 
 
 def _moved(setup: LayoutSetup, label: str, seconds: float) -> Moved:
-    """As many bytes as memory moves in that time."""
+    """A piece that moves as many bytes as memory does in that time."""
     return Moved(label=label, moved_bytes=seconds * setup.memory_bytes_per_s, dtype=setup.half, seconds=seconds)
 
 

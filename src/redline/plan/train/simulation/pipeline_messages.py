@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from redline.plan.train.layout import Layout
 from redline.plan.train.simulation.pass_work import EventKind, LayoutSetup
+from redline.plan.train.stacks import Rates
 from redline.plan.train.time.collectives import (
     CommGroup,
     Held,
@@ -24,7 +25,6 @@ from redline.plan.train.time.collectives import (
     sent_once_per_node,
 )
 from redline.plan.train.training_choices import Recompute
-from redline.plan.train.training_rates import Rates
 
 STAGES = "stages"
 """The group of one rank per stage."""

@@ -116,7 +116,7 @@ def has_chunks(costs: StepCosts[float]) -> bool:
 
 
 def puts_weights_off(costs: StepCosts[float]) -> bool:
-    """Whether gradients of weights are computed in a pass of their own."""
+    """Tell whether gradients of weights are computed in a pass of their own."""
     return costs.schedule == PipelineSchedule.ZERO_BUBBLE and costs.stages > 1 and not has_chunks(costs)
 
 

@@ -79,7 +79,7 @@ class SimulatedSpan(NamedTuple):
 
 
 def stream_name(stream: int) -> str:
-    """What runs on a stream."""
+    """The name of a stream after what runs on it."""
     partner, receives = divmod(stream - _FIRST_PARTNER_STREAM, 2)
     fixed = {
         _KERNEL_STREAM: "kernels",
@@ -91,7 +91,7 @@ def stream_name(stream: int) -> str:
 
 
 def device_spans(events: Sequence[SimulatedEvent], drawing: Drawing, ns_per_s: float) -> list[SimulatedSpan]:
-    """What a stage's device does, in order of start."""
+    """Spans of a stage's device, in order of start."""
     spans = list(_one_at_a_time(list(_on_device(events, drawing, ns_per_s))))
     spans.sort(key=_order)
     return [span._replace(correlation=number) for number, span in enumerate(spans, start=1)]
@@ -229,12 +229,12 @@ def _depth(span: SimulatedSpan) -> int:
 def host_spans(
     devices: Sequence[SimulatedSpan], events: Sequence[SimulatedEvent], ns_per_s: float, step_ns: int
 ) -> list[SimulatedSpan]:
-    """On the thread of the host; `devices` are in order of start, and are launched in that order."""
+    """Spans of the host's thread; `devices` are in order of start, and are launched in that order."""
     launches = list(_launches(devices))
     hosts = [
         (round(simulated_event.start_s * ns_per_s), round(simulated_event.end_s * ns_per_s))
         for simulated_event in events
-        if _is_host(simulated_event)
+        if simulated_event.activity is EventKind.HOST
     ]
     return [
         SimulatedSpan(0, step_ns, Kind.ANNOTATION, STEP),
@@ -242,10 +242,6 @@ def host_spans(
         *_operator_spans(devices, launches),
         *(_within(launch) if device.call else launch for device, launch in zip(devices, launches, strict=True)),
     ]
-
-
-def _is_host(event: SimulatedEvent) -> bool:
-    return event.activity is EventKind.HOST
 
 
 def _launches(devices: Sequence[SimulatedSpan]) -> list[SimulatedSpan]:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from redline.model.counted_module import CountedModule
-from redline.model.model import Model
+from redline.model.model import CountedModule, Model
 from redline.model.parameters import layer_parameters
 from redline.plan.train.layout import Batch, Layout, first_stage, trained_ends, trained_layer
 from redline.plan.train.simulation import pipeline_messages
@@ -25,8 +24,8 @@ from redline.plan.train.simulation.pipeline_messages import (
     layer_messages,
 )
 from redline.plan.train.simulation.schedule import SimulatedEvent, puts_weights_off
+from redline.plan.train.stacks import Rates
 from redline.plan.train.time.step_costs import OFFLOADED_BYTES, StepCosts, apart, ends, optimizer_states
-from redline.plan.train.training_rates import Rates
 
 KERNELS = {
     EventKind.FORWARD: "forward",

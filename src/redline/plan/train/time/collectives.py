@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from redline.model.model import Model, Number
 from redline.plan.train.layout import Batch, Layout
+from redline.plan.train.stacks import Rates
 from redline.plan.train.time.layer import tokens_per_device
 from redline.plan.train.training_choices import PipelineSchedule
-from redline.plan.train.training_rates import Rates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ def bus_bytes_per_s(among: CommGroup, rates: Rates, share: Number = 1.0) -> Numb
 
 
 def _inside_bytes_per_s(among: CommGroup, rates: Rates) -> Number:
-    """Of a collective among the members inside one node."""
+    """The bandwidth of a collective among the members inside one node."""
     linked = np.minimum(rates.node_bytes_per_s, rates.pair_bytes_per_s * np.maximum(among.per_node - 1, 1))
     if np.all(np.isinf(rates.server_bytes_per_s)):
         return linked

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.model.counted_module import CountedModule, Operator
-from redline.model.matmuls import Matmul, forward_matmuls
-from redline.model.model import Column, Model, Number
+from redline.model.flops import Matmul, forward_matmuls
+from redline.model.model import Column, CountedModule, Model, Number, Operator
 from redline.plan.train.kernels import kernel_s
 from redline.plan.train.layout import Batch, Layout
-from redline.plan.train.training_rates import Rates
+from redline.plan.train.stacks import Rates
 
 # The gradients of fused attention: five products in the place of two, and they reach less of the peak.
 ATTENTION_BACKWARD = 2.5 * 1.2
@@ -37,7 +36,7 @@ class LayerTimes:
 
 
 def tokens_per_device(batch: Batch, layout: Layout) -> Number:
-    """Of one micro-batch."""
+    """Tokens of one micro-batch."""
     return layout.micro_batch * batch.sequence / layout.cp
 
 
@@ -74,7 +73,7 @@ def on_device(matmul: Matmul, tokens: Number, layout: Layout) -> tuple[Number, N
 
 
 def matmul_s(matmul: Matmul, tokens: Number, model: Model, layout: Layout, rates: Rates) -> Number:
-    """Of an average layer, on one device."""
+    """A matmul of an average layer, on one device."""
     rows, n, k, local = on_device(matmul, tokens, layout)
     compute = rates.compute_flops_per_s * (rates.expert_efficiency if matmul.routed else 1.0) * _evenness(n, k)
     flops = 2.0 * rows * n * k
@@ -212,7 +211,7 @@ def done_flops(operator: Operator) -> float:
 
 
 def needed_flops(module: CountedModule) -> float:
-    """Of both passes on one sample: nothing that is computed twice."""
+    """FLOPs of both passes on one sample: nothing that is computed twice."""
     again = NEEDED_BACKWARD / COUNTED_BACKWARD
     every = (
         done_flops(operator) * (again if operator.backward and is_attention(operator) else 1)

@@ -92,7 +92,7 @@ class ExposedGathers:
 
 
 def exposed_s(traffic_s: Column, compute_s: Column, overlap: Column) -> Column:
-    """What traffic adds to the compute that it runs beside: at most the share `overlap` of it hides."""
+    """The time that traffic adds to the compute beside it: at most the share `overlap` of it hides."""
     exposed: Column = np.maximum(traffic_s - compute_s, (1 - overlap) * traffic_s)
     return exposed
 
@@ -247,7 +247,7 @@ def _duration(given: Stages) -> Column:
 
 
 def _work(given: Stages) -> Column:
-    """Of the slowest stage. GPipe waits for the slowest of each direction."""
+    """The work of the slowest stage. GPipe waits for the slowest of each direction."""
     by_direction = np.maximum(given.head_forward_s, 0.0) + np.maximum(given.head_backward_s, 0.0)
     together = np.maximum(given.head_forward_s + given.head_backward_s, 0.0)
     gpipe = (given.schedule == PipelineSchedule.GPIPE) & (given.stages > 1) & (given.chunks <= 1)
@@ -442,7 +442,7 @@ def _shorter_way_s(costs: StepCosts[Column], stages: Stages) -> Column:
 
 
 def step_time(costs: StepCosts[Column]) -> StepTime:
-    """Of every row: its exclusive parts add up to the step."""
+    """The step of every row: its exclusive parts add up to it."""
     layer = layer_duration(costs)
     gathers = late(costs, layer.forward_s, layer.backward_s, layer.weights_s)
     stages = stages_of(costs, layer, gathers)

@@ -30,6 +30,7 @@ from redline.plan.train.layout import (
     trained_ends,
     trained_layer,
 )
+from redline.plan.train.stacks import Rates
 from redline.plan.train.time.collectives import (
     context_traffic_s,
     expert_tp,
@@ -45,7 +46,6 @@ from redline.plan.train.time.collectives import (
 )
 from redline.plan.train.time.layer import PASSES_BACKWARD, LayerTimes, head_forward_s, layer_times
 from redline.plan.train.training_choices import Execution, PipelineSchedule, Recompute
-from redline.plan.train.training_rates import Rates
 
 # --- compilation and CUDA graphs --------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class StepCosts(Generic[Value]):
 
 
 def step_costs(model: Model, batch: Batch, layout: Layout, rates: Rates) -> StepCosts[Column]:
-    """Of every row, which has a model, a batch, a layout and rates of its own where these have columns."""
+    """The costs of every row, which has a model, a batch, a layout and rates of its own where these have columns."""
     rates = executed(rates, layout)
     times = layer_times(model, batch, layout, rates)
     rest, experts = apart(layer_parameters(model), layout)
@@ -248,7 +248,7 @@ def _send_s(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Number:
 
 
 def _stalls(layout: Layout, rates: Rates) -> NDArray[np.bool_]:
-    """Whether a job is as large as those that stall."""
+    """Tell whether a job is as large as those that stall."""
     return np.asarray(_devices(layout) >= rates.stall_nodes * rates.devices_per_node)
 
 

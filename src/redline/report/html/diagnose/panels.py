@@ -13,8 +13,7 @@ from redline.report.serving.serving_tables import cause_lines, engine_line, requ
 from redline.report.text_parts import percent
 from redline.serving.causes import ENGINE_ACCOUNTS, SERVER_ACCOUNTS
 from redline.serving.diagnose_serving import ServingDiagnosis
-from redline.serving.latencies import LatencySplit
-from redline.serving.request_ledger import RequestAccount
+from redline.serving.request_ledger import LatencySplit, RequestAccount
 from redline.units import format_ns
 
 # --- requests ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from redline.plan.train.layout import Layout
-from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import Recompute
 from redline.report.plan.launch.script import (
     Cluster,

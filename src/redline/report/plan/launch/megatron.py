@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from redline.model.model import Model
 from redline.plan.train.layout import Layout
-from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.launch.script import LaunchScript, gaps_of_all, head_of, torchrun
 from redline.report.plan.launch.transformers import (

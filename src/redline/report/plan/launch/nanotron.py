@@ -7,7 +7,7 @@ from typing import Any
 
 from redline.model.model import Model
 from redline.plan.train.layout import Layout
-from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.launch.script import (
     LaunchFile,

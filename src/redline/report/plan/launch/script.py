@@ -11,7 +11,7 @@ from typing import Any
 
 from redline.errors import ParameterError
 from redline.plan.train.layout import Layout
-from redline.plan.train.search.training_plan import Candidate, TrainingPlan
+from redline.plan.train.search.plan import Candidate, TrainingPlan
 from redline.plan.train.training_choices import FRAMEWORKS
 from redline.report.plan.layouts import as_text
 

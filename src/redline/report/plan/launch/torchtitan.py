@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from redline.model.known import SAME_SHAPE
+from redline.model.huggingface import SAME_SHAPE
 from redline.plan.train.layout import Layout
-from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.launch.script import LaunchFile, LaunchScript, gaps_of_all, head_of, torchrun
 from redline.report.plan.launch.transformers import layers_per_piece, model_of

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from redline.errors import ParameterError
 from redline.model.model import Model
 from redline.plan.train.layout import Layout
-from redline.plan.train.search.training_plan import TrainingPlan
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.search.plan import TrainingPlan
+from redline.plan.train.workload import Transformer
 
 DECODERS_ONLY = "builds decoders of its own; this plan is of a module of yours: emit accelerate or deepspeed"
 

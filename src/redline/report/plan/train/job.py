@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 from math import isinf
 
-from redline.plan.job.job_cost import FailureScenario, JobCost
-from redline.plan.job.job_failures import ThreePointEstimate
+from redline.plan.job import FailureScenario, JobCost, ThreePointEstimate
 from redline.report.document import ReportTable
 from redline.report.language import _
 from redline.report.plan.amounts import count, share

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from redline.plan.job.job_cost import JobCost
-from redline.plan.train.search.training_plan import Candidate, TrainingPlan
+from redline.plan.job import JobCost
+from redline.plan.train.search.plan import Candidate, TrainingPlan
 from redline.report.document import (
     Chart,
     Fact,

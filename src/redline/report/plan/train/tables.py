@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from redline.plan.train.search.plan import Candidate, TrainingPlan
 from redline.plan.train.search.search import Alternative
-from redline.plan.train.search.training_plan import Candidate, TrainingPlan
 from redline.report.document import ReportTable, StackedBars, StackedPart
 from redline.report.language import _
 from redline.report.plan import layouts

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from math import isfinite, isinf
 
+from redline.plan.train.search.plan import Candidate, TrainingPlan
 from redline.plan.train.search.plan_trust import NOISY, MeasuredAccuracy, Situation, is_gpu
 from redline.plan.train.search.search import Alternative, Change
-from redline.plan.train.search.training_plan import Candidate, TrainingPlan
 from redline.plan.train.stacks import DEFAULT_STACK
 from redline.plan.train.time.step import Overlap
 from redline.report.figure_names import unused_of

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from redline.plan.job.job_cost import JobCost
+from redline.plan.job import JobCost
 from redline.plan.train.layout import Layout
 from redline.plan.train.measured import STEP, FittedJob
+from redline.plan.train.search.plan import Candidate, TrainingPlan
 from redline.plan.train.search.search import Alternative, Change
-from redline.plan.train.search.training_plan import Candidate, TrainingPlan
 from redline.plan.train.time.step import Overlap
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.data import enveloped

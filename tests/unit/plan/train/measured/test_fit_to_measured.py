@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from redline.hardware.catalogue import find
-from redline.model.describe import describe
+from redline.model.huggingface import describe
 from redline.plan.train.layout import Batch, Layout
 from redline.plan.train.measured import (
     ACCOUNTS,
@@ -25,7 +25,7 @@ from redline.plan.train.measured import (
 from redline.plan.train.stacks import SoftwareStack, machine_rates, stack, with_stack
 from redline.plan.train.time.step import step_time
 from redline.plan.train.time.step_costs import step_costs
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 
 MODEL = describe(layers=24, hidden=2048, heads=16, ffn=8192, vocab=50304)
 BARE = machine_rates(find("H100-SXM5-80GB"), "bf16")

@@ -8,7 +8,7 @@ import pytest
 
 from redline.errors import UsageError
 from redline.hardware.catalogue import find
-from redline.model.describe import describe
+from redline.model.huggingface import describe
 from redline.plan.train.layout import Batch, Layout
 from redline.plan.train.search.plan import TrainingRequest, plan_training
 from redline.plan.train.search.search import (
@@ -25,7 +25,7 @@ from redline.plan.train.search.search import (
 from redline.plan.train.search.space import Space, layouts
 from redline.plan.train.stacks import rates_of
 from redline.plan.train.step_cost import row_of
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 
 SMALL = describe(layers=24, hidden=2048, heads=16, ffn=8192, vocab=50304)
 LARGE = describe(layers=126, hidden=16384, heads=128, kv_heads=8, ffn=53248, vocab=128256)

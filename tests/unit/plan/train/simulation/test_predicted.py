@@ -11,10 +11,9 @@ from redline.errors import OutputError
 from redline.findings.registry import RULES_OF_PLANS
 from redline.hardware.catalogue import find
 from redline.ledger.accounts import Account
-from redline.model.describe import describe
+from redline.model.huggingface import describe
 from redline.plan.train.layout import Batch, Layout
-from redline.plan.train.search.plan import TrainingRequest, plan_training
-from redline.plan.train.search.training_plan import TrainingPlan
+from redline.plan.train.search.plan import TrainingPlan, TrainingRequest, plan_training
 from redline.plan.train.simulation.pass_work import EventKind
 from redline.plan.train.simulation.predicted import MADE_BY, PredictedStep, events_in, predicted_step, simulate
 from redline.plan.train.simulation.schedule import SimulatedEvent
@@ -24,9 +23,9 @@ from redline.plan.train.step_cost import StepTime, row_of
 from redline.plan.train.time.step import step_time
 from redline.plan.train.time.step_costs import StepCosts, of_row, step_costs
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 from redline.report.diagnose.screen import screen_of
-from redline.roofline.rate import work_of
+from redline.roofline.roofline import work_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import Kind, Timeline, TimelineOrigin
 from redline.trace.metadata import stated_origin

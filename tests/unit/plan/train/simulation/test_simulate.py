@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from redline.hardware.catalogue import find
-from redline.model.known import known_model
+from redline.model.huggingface import known_model
 from redline.plan.train.layout import Batch
 from redline.plan.train.search.space import Space, layouts
 from redline.plan.train.simulation.pass_work import EventKind

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redline.hardware.catalogue import find
-from redline.plan.train.stacks import machine_rates
+from redline.plan.train.stacks import Rates, machine_rates
 from redline.plan.train.time.collectives import (
     CommGroup,
     all_gather_s,
@@ -19,7 +19,6 @@ from redline.plan.train.time.collectives import (
     ring_pass_s,
     send_s,
 )
-from redline.plan.train.training_rates import Rates
 
 GB = 1e9
 # 100 GB/s inside a node of 8 and 10 GB/s per network card, without latency.

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from redline.hardware.catalogue import find
-from redline.model.known import known_model
+from redline.model.huggingface import known_model
 from redline.plan.train.layout import Batch, Layout
 from redline.plan.train.search.plan import TrainingRequest, plan_training
 from redline.plan.train.stacks import rates_of
@@ -13,7 +13,7 @@ from redline.plan.train.step_cost import row_of
 from redline.plan.train.time.step import Overlap, step_time
 from redline.plan.train.time.step import overlaps as row_overlaps
 from redline.plan.train.time.step_costs import of_row, step_costs
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 
 H100 = find("H100-SXM5-80GB")
 

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from redline.errors import UsageError
 from redline.hardware.catalogue import find
 from redline.hardware.machine import Figure, calibrated
-from redline.model.describe import describe
+from redline.model.huggingface import describe
 from redline.model.model import Column
 from redline.plan.train.layout import Batch, Layout
-from redline.plan.train.stacks import SoftwareStack, rates_of, stack, stack_names, with_stack
+from redline.plan.train.stacks import Rates, SoftwareStack, rates_of, stack, stack_names, with_stack
 from redline.plan.train.step_cost import StepTime, row_of
 from redline.plan.train.time.step import step_time
 from redline.plan.train.time.step_costs import step_costs
-from redline.plan.train.training_rates import Rates
 
 MODEL = describe(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256)
 SPARSE = describe(

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from redline.plan.train.layout import Layout
+from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.search.search import Alternative
-from redline.plan.train.search.training_plan import TrainingPlan
 from redline.plan.train.step_cost import MemoryUse, StepTime
 from redline.plan.train.time.step import Overlap
 from redline.plan.train.training_choices import PipelineSchedule
-from redline.plan.train.transformer import Transformer
+from redline.plan.train.workload import Transformer
 from redline.report.display import PLAIN_COLUMNS
 from redline.report.language import speaking
 from redline.report.plan import amounts, layouts

@@ -1,1 +1,0 @@
-"""Figures of windows for programs that draw and alert; each module imports its library when it is asked for."""
