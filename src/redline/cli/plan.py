@@ -124,7 +124,7 @@ def _rank(text: str) -> tuple[int]:
 
 
 class LayoutSearch(Options):
-    """The layout: given values are fixed, a list such as 1,2,4 is searched, the rest is free"""
+    """The layout: a value is fixed, a list (1,2,4) is searched, the rest is free"""
 
     layout: Mapping[str, Any] = entries(
         dp=value("N", "data-parallel replicas", read=several),

@@ -265,12 +265,14 @@ def _named(raw: RawColumns, rows: Column, is_meant: Callable[[str], bool]) -> Co
 
 
 def _undescribed(raw: RawColumns) -> int:
-    """Calls of collectives without name, type, sizes or group size."""
+    """Calls of collectives without name, type, sizes or group size, which their kernels do not tell either."""
     calls = raw.operators.row[_named(raw, raw.operators.row, schema.is_collective_call)]
     told = raw.descriptions
     whole = (told.collective != NONE) & (told.in_elements != NONE) & (told.out_elements != NONE)
     whole &= (told.group_size != NONE) & np.array([bool(raw.texts[dtype]) for dtype in told.dtype.tolist()], bool)
-    return int((~np.isin(calls, told.row[whole])).sum())
+    described = int(np.isin(calls, told.row[whole]).sum())
+    kernels = int((~np.isin(told.row[whole], raw.operators.row)).sum())  # a merged trace tells it of these alone
+    return max(len(calls) - max(described, kernels), 0)
 
 
 def _shared_sequences(raw: RawColumns) -> I64:

@@ -82,7 +82,7 @@ def test_duckdb_itself_refuses_what_gets_past_the_look_at_the_statement(
 def test_sql_without_end_is_ended(lake_of_one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sql_process, "MOST_SECONDS", 5)
     with pytest.raises(UsageError, match="took more than 5 s"):
-        ask_lake(lake_of_one, sql="SELECT sum(a.range * b.range) FROM range(10000000000) a, range(10000000000) b")
+        ask_lake(lake_of_one, sql="SELECT sum(range) FROM range(100000000000000)")
 
 
 @pytest.mark.parametrize("sql", ["SELECT list(range) FROM range(100000000)", "SELECT range(50000000) FROM range(10)"])
