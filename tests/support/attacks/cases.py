@@ -82,13 +82,17 @@ def _run(attack: Attack, command: Sequence[str], folder: Path) -> Seen:
         ended.returncode,
         _masked(ended.stdout.replace(hidden, b"HERE")),
         _masked(ended.stderr.replace(hidden, b"HERE")),
-        _written(script.parent),
+        _written(script.parent, hidden),
     )
 
 
-def _written(folder: Path) -> dict[str, str]:
+def _written(folder: Path, hidden: bytes) -> dict[str, str]:
+    """Checksums of files; a script names the folder that it removes."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes().replace(hidden, b"HERE")).hexdigest()
+        for path in files
+    }
 
 
 def _path() -> str:
