@@ -200,6 +200,8 @@ _UNEVEN = 1.2  # times what the average rank has: a job that gains more has rank
 def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | None = None) -> Findings:
     """Shares are of the recorded steps: what recording or other load adds to them is in nobody's account."""
     rules = rules_for(predicted=diagnosis.predicted) if rules is None else rules
+    if diagnosis.jobs > 1:
+        rules = ()  # the average step of several jobs is nobody's: no fix gains a share of it
     gain = JobGain(diagnosis=diagnosis)
     totals = _on_ranks(diagnosis, rules)
     claimed: list[Intervals] = [Intervals.empty()] * len(diagnosis.ranks)
@@ -225,7 +227,7 @@ def findings_of(diagnosis: Diagnosis, outline: Outline, rules: Sequence[Rule] | 
         verdict=verdict,
         findings=findings,
         remarks=tuple(finding for finding in ranked if finding.code in silent),
-        praise=tuple(praise_of(diagnosis, outline, verdict)),
+        praise=() if diagnosis.jobs > 1 else tuple(praise_of(diagnosis, outline, verdict)),
         claims=of_job,
     )
 

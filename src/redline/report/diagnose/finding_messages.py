@@ -117,11 +117,11 @@ def verdict_sentence(verdict: Verdict, findings: Sequence[Finding], outline: Out
         return _("Nothing in the traces takes any time, so there is nothing to diagnose.")
     if not outline.steps.device_window_ns and (unknown := _unknown_device_text(outline)):
         return unknown
+    if several := _several_jobs_text(outline):
+        return several
     main = main_finding(verdict, findings)
     said = without_a_fix(verdict, findings, outline) if main is None else _limited(verdict, main, outline)
-    return sentences(
-        [_several_jobs_text(outline), phase_text(verdict.phases), first_queue_text(verdict, outline), *said]
-    )
+    return sentences([phase_text(verdict.phases), first_queue_text(verdict, outline), *said])
 
 
 def _unknown_device_text(outline: Outline) -> str:
