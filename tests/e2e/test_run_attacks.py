@@ -23,8 +23,8 @@ from tests.support.promises import needs_torch
 PARTS = (endings.ATTACKS, python.ATTACKS, system.ATTACKS, torch_use.ATTACKS, limits.ATTACKS)
 ATTACKS = {name: attack for part in PARTS for name, attack in part.items()}
 SAMPLE = {
-    "no_torch", "syntax_error", "import_torch_late_fail", "audit_hook_blocks", "builtins_broken", "pyfakefs_like",
-    "setsid_daemonize", "wrapped_fork_eagain", "wrapped_open_emfile",
+    "nofile_64", "no_torch", "syntax_error", "import_torch_late_fail", "audit_hook_blocks", "builtins_broken",
+    "pyfakefs_like", "setsid_daemonize", "wrapped_fork_eagain", "wrapped_open_emfile",
     "data_limit_as_a_window_opens", "data_limit_in_a_window", "no_more_processes",
 }  # fmt: skip
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ATTACKS if name not in SAMPLE]
@@ -51,6 +51,17 @@ def test_a_limit_that_costs_a_window_is_told_of_once(tmp_path: Path) -> None:
     assert {note["code"] for note in record["ranks"][0]["notes"]} == {"no-room", "no-threads", "stopped"}
 
 
+@needs_torch
+def test_stacks_that_few_files_cost_are_told_of_once(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(system.ATTACKS["nofile_64"].text)
+    told = [word for word in redline_run(tmp_path / "run") if word != "-q"]
+    status, _, stderr = ended(tmp_path, "ulimit -n 64", *told, "--")
+    assert status == 0
+    assert stderr.count("the process may have few files open (ulimit -n)") == 1
+    record = json.loads((tmp_path / "run/run.json").read_text())
+    assert {note["code"] for note in record["ranks"][0]["notes"]} == {"no-stacks"}
+
+
 FOLDERS = [Path(name) for name in os.environ.get("REDLINE_ATTACKS", "").split(os.pathsep) if name]
 FURTHER = {f"{folder.parent.name}-{name}": one for folder in FOLDERS for name, one in of_folder(folder).items()}
 
@@ -74,15 +85,16 @@ def ended(folder: Path, limit: str, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("files", [12, 64, *(pytest.param(files, marks=pytest.mark.slow) for files in (40, 100))])
-def test_with_few_files_the_exit_code_is_the_jobs_which_has_one_file_more(files: int, tmp_path: Path) -> None:
-    """And under the numbers that it would have had."""
+@pytest.mark.parametrize("files", [12, 64, 300, *(pytest.param(files, marks=pytest.mark.slow) for files in (40, 255))])
+def test_with_few_files_the_job_has_them_all_and_else_one_more(files: int, tmp_path: Path) -> None:
+    """Under the numbers that it would have had, with the exit code of the job."""
     (tmp_path / "job.py").write_text(FILES)
     limit = f"ulimit -n {files}"
     status, stdout, stderr = ended(tmp_path, limit, sys.executable)
     count, number = map(int, stdout.split())
     assert (status, stderr) == (3, "")
-    assert ended(tmp_path, limit, *redline_run(tmp_path / "run"), "--") == (3, f"{count + 1} {number}\n", "")
+    expected = f"{count + (files >= 256)} {number}\n"
+    assert ended(tmp_path, limit, *redline_run(tmp_path / "run"), "--") == (3, expected, "")
 
 
 def test_what_cannot_be_told_does_not_replace_the_exit_code(tmp_path: Path) -> None:

@@ -177,4 +177,5 @@ def _why_absent(rank_record: RankRecord, number: int, *, from_digests: bool) -> 
         return "" if window.state == "written" else window.state
     if not rank_record.finished:
         return "killed"
-    return "not reached" if not rank_record.notes else "not captured"
+    of_windows = [note for note in rank_record.notes if note.get("code") != "no-stacks"]
+    return "not captured" if of_windows else "not reached"

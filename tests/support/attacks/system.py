@@ -16,7 +16,7 @@ for number in range(25):
 FOUR = "(signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGALRM)"
 
 ATTACKS = {
-    "nofile_64": trains(files=64),
+    "nofile_64": trains(f"{LOOP}print(len(os.listdir('/proc/self/fd')))\n", files=64),
     "nofile_exhausted": trains(EXHAUST, files=128),
     "wrapped_open_emfile": trains(
         f"""

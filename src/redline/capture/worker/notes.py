@@ -9,7 +9,9 @@ import sys
 
 import torch
 
+from redline.capture.shared_state import STACKS_FD
 from redline.capture.worker import memory
+from redline.capture.worker.stacks import has_few_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from redline.capture.worker.process_context import ProcessContext
 
 NO_THREADS = "the process's memory is limited (ulimit -v or -d), so no thread was started to watch it"
+_NO_STACKS = "the process may have few files open (ulimit -n), so its stacks are not known if it hangs"
 _MOST_NOTES = 20
 _MOST_OPTIMIZERS = 8
 _MOST_ARGUMENTS = 100  # and letters of each: there is room for 64 KiB in all
@@ -38,6 +41,8 @@ class Notes:
             "arguments": [word[:_MOST_LETTERS] for word in sys.orig_argv[:_MOST_ARGUMENTS]],
         }
         self._notes: dict[str, dict[str, object]] = {}
+        if has_few_files() and not context.slot.words[STACKS_FD]:
+            self.add("no-stacks", _NO_STACKS)
         self._write()
 
     def add(self, code: str, text: str) -> None:

@@ -15,10 +15,16 @@ from redline.capture.shared_state import STACKS_FD, ProcessSlot
 
 STACKS_SIGNAL = signal.SIGRTMAX - 3
 STACKS_NAME = "redline-stacks"
+_FEW_FILES = 256  # that a process may have open: below, all of them are the script's
+
+
+def has_few_files() -> bool:
+    """Whether a file of ours could be one too many (`ulimit -n`)."""
+    return os.sysconf("SC_OPEN_MAX") < _FEW_FILES
 
 
 def answer_with_stacks(slot: ProcessSlot) -> None:
-    if signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
+    if has_few_files() or signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
         return
     descriptor = out_of_the_way(os.memfd_create(STACKS_NAME))
     os.set_blocking(descriptor, False)

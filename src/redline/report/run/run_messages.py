@@ -186,6 +186,9 @@ NOTES: Mapping[str, str] = {
         "the process's memory is limited (ulimit -v or -d), so no thread watches: no stack samples, no timed window, "
         "and a window is lost where the process is asked to end"
     ),
+    "no-stacks": marked(
+        "the process may have few files open (ulimit -n), so none is kept for the stacks that a hang would be asked for"
+    ),
     "budget": marked("some windows were skipped: they would cost more of the run than --budget allows"),
 }
 """By the code of a note; other notes keep the words of the process."""
