@@ -17,27 +17,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from redline.capture import shared_state as at
 from redline.capture.levers import environment_of_all
 from redline.capture.process import is_alive
 from redline.capture.settings import Settings, environment_for
-from redline.capture.shared_state import (
-    BY_CALLS,
-    DISOWNED,
-    EXPORTER,
-    EXPORTING,
-    KIND,
-    LOST_KILLED,
-    NUMBER,
-    OFFSPRING,
-    PID,
-    STATE,
-    STEPS,
-    TIMED_WINDOW,
-    WRITING_NS,
-    WRITTEN,
-    ProcessSlot,
-    SharedState,
-)
+from redline.capture.shared_state import ProcessSlot, SharedState
 from redline.capture.supervisor.command import Command
 
 _TICK_S = 0.25
@@ -182,18 +166,18 @@ class Supervisor:
         windows = []
         for slot in self._taken():
             for window in slot.windows():
-                if window[STATE] == DISOWNED:
+                if window[at.STATE] == at.DISOWNED:
                     _end_writer(window)
-                elif window[STATE] == EXPORTING:
-                    if is_alive(window[EXPORTER]):
+                elif window[at.STATE] == at.EXPORTING:
+                    if is_alive(window[at.EXPORTER]):
                         windows.append(window)
                     elif not self._is_about_to_write(slot):
-                        window[STATE] = LOST_KILLED
+                        window[at.STATE] = at.LOST_KILLED
         return windows
 
     @staticmethod
     def _is_about_to_write(slot: ProcessSlot) -> bool:
-        return is_alive(slot.words[PID])
+        return is_alive(slot.words[at.PID])
 
     def slots(self) -> list[ProcessSlot]:
         """Those of the job's ranks.
@@ -202,42 +186,49 @@ class Supervisor:
         some train, those that only call a model help them: they make data, or evaluate.
         """
         taken = self._taken()
-        with_steps = [slot for slot in taken if slot.words[STEPS] or _has_timed_window(slot)]
-        if not any(slot.words[OFFSPRING] for slot in with_steps):
-            return [slot for slot in taken if not slot.words[OFFSPRING]]
-        return [slot for slot in with_steps if slot.words[KIND] != BY_CALLS] or with_steps
+        with_steps = [slot for slot in taken if slot.words[at.STEPS] or _has_timed_window(slot)]
+        if not any(slot.words[at.OFFSPRING] for slot in with_steps):
+            return [slot for slot in taken if not slot.words[at.OFFSPRING]]
+        return [slot for slot in with_steps if slot.words[at.KIND] != at.BY_CALLS] or with_steps
 
     def helpers(self) -> list[ProcessSlot]:
         """Those of processes that were watched and turned out to be none of the ranks."""
-        ranks = {slot.words[PID] for slot in self.slots()}
-        return [slot for slot in self._taken() if slot.words[PID] not in ranks]
+        ranks = {slot.words[at.PID] for slot in self.slots()}
+        return [slot for slot in self._taken() if slot.words[at.PID] not in ranks]
 
     def _taken(self) -> list[ProcessSlot]:
         if self._shared is not None and not self._slots:
             self._slots = [self._shared.slot(number) for number in range(self._shared.slots)]
-        return [slot for slot in self._slots if slot.words[PID]]
+        return [slot for slot in self._slots if slot.words[at.PID]]
 
 
 def _has_timed_window(slot: ProcessSlot) -> bool:
     """Whether it was captured, though it took no step that was recognised."""
-    window = slot.window(TIMED_WINDOW)
-    return bool(window[NUMBER]) and window[STATE] != DISOWNED
+    window = slot.window(at.TIMED_WINDOW)
+    return bool(window[at.NUMBER]) and window[at.STATE] != at.DISOWNED
 
 
 def _cleans_up(window: memoryview[int]) -> bool:
     """Whether its trace is there, and who wrote it has not yet removed the rest and said how long it took."""
-    return window[STATE] == WRITTEN and not window[WRITING_NS] and bool(window[EXPORTER]) and is_alive(window[EXPORTER])
+    return (
+        window[at.STATE] == at.WRITTEN
+        and not window[at.WRITING_NS]
+        and bool(window[at.EXPORTER])
+        and is_alive(window[at.EXPORTER])
+    )
 
 
 def _give_up(window: memoryview[int]) -> None:
     _end_writer(window)
-    window[STATE] = LOST_KILLED
+    window[at.STATE] = at.LOST_KILLED
 
 
 def _end_writer(window: memoryview[int]) -> None:
-    if not window[WRITING_NS] and is_alive(window[EXPORTER]):  # otherwise it has ended, and the number may be another's
+    if not window[at.WRITING_NS] and is_alive(
+        window[at.EXPORTER]
+    ):  # otherwise it has ended, and the number may be another's
         with suppress(OSError):
-            os.kill(window[EXPORTER], signal.SIGKILL)
+            os.kill(window[at.EXPORTER], signal.SIGKILL)
 
 
 SignalMask = Collection[int]
