@@ -1,4 +1,4 @@
-"""What a process is told whose numbers are recorded: seed, steps, and how its results are perturbed."""
+"""The settings of a process whose numbers are recorded: seed, steps, and how its results are perturbed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind beside its traces: `run.json`, with everything but the times of single steps."""
+"""The record of a run, `run.json`: everything beside its traces but the times of single steps."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RankRecord:
     step_p90_ns: int | None
     slowest_ns: int | None
     step_mean_ns: int | None
-    """Of the same steps, as is the wait below."""
+    """The mean of the same steps, as is the wait below."""
     step_wait_ns: int | None
     """Waiting for the data loader in a step, on average."""
     input_wait_ns: int
@@ -104,7 +104,7 @@ class RunRecord:
 
     @property
     def is_diagnosable(self) -> bool:
-        """Whether there is a trace, or the digest of one."""
+        """There is a trace, or the digest of one."""
         return any(window.state in CAPTURED for rank in self.ranks for window in rank.windows)
 
 
@@ -134,7 +134,7 @@ def read_record(path: Path) -> RunRecord:
 
 
 def _unsound(record: RunRecord) -> Iterator[str]:
-    """What cannot be: anybody may have written the file."""
+    """Name values that cannot be: anybody may have written the file."""
     if not 0 <= record.world <= _MOST_RANKS:
         yield f"world is {record.world}"
     steps = record.settings.get("steps", 0)
@@ -181,10 +181,10 @@ class DigestsRecord:
     processes: int = 0
     """That digested and chose, one after the other."""
     cpu_ns: int = 0
-    """Of these processes, with starting them."""
+    """CPU time of these processes, with starting them."""
     wall_ns: int = 0
     choosing_cpu_ns: int = 0
-    """Of it, to find out which ranks stand out."""
+    """CPU time of them to find out which ranks stand out."""
     peak_bytes: int = 0
     """The largest memory of any of them."""
     deleted: int = 0

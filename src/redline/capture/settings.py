@@ -1,4 +1,4 @@
-"""What the processes of a job are told: where to write, and which steps to capture."""
+"""Settings that the processes of a job get: where to write, and which steps to capture."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Settings:
 
     @property
     def is_file_guarded(self) -> bool:
-        """Whether it matters what the job writes: it must not, or what it wrote is told with its numbers."""
+        """It matters what the job writes: it must not, or what it wrote is told with its numbers."""
         return bool(self.guarded or self.numbers)
 
     def to_text(self) -> str:
@@ -72,7 +72,7 @@ class Settings:
 
 
 def environment_for(inherited: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """What a Python has to be started with to be watched: it begins in our folder `boot`."""
+    """The environment in which a Python is watched: it begins in our folder `boot`."""
     boot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")  # noqa: PTH100, PTH118, PTH120
     former = inherited.get("PYTHONPATH")
     kind = settings.launcher or ("elastic" if settings.elastic else "plain")

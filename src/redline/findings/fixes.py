@@ -37,7 +37,7 @@ MOST_WORKERS = 8  # of a loader: more rarely help, and each takes memory
 
 
 def loader_names(analysis: RankAnalysis) -> dict[str, str]:
-    """What a fix of the data loader is filled with; "" where it is not known."""
+    """Names for a fix of the data loader; "" where one is not known."""
     evidence = analysis.timeline.evidence
     loader = evidence.facts.loaders[0] if len(evidence.facts.loaders) == 1 else None
     free = _free_cores(analysis)
@@ -94,6 +94,6 @@ def loader_fix(totals: MatchTotals) -> Evidence | None:
 
 
 def is_training(analysis: RankAnalysis) -> bool:
-    """Whether a backward pass or an optimizer was recorded."""
+    """A backward pass or an optimizer was recorded."""
     has_backward = bool((analysis.timeline.operators.forward_thread > 0).any())
     return has_backward or len(analysis.rows_named(schema.is_optimizer_step, Kind.ANNOTATION)) > 0

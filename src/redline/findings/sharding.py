@@ -42,7 +42,7 @@ def parameter_gathers(rank: Digest) -> Mask:
 
 
 def gathered_again(rank: Digest, gathers: Mask) -> Mask:
-    """Of these all-gathers those after the first forward pass of a step: of its backward pass, and of all passes of
+    """All-gathers after the first forward pass of a step: of its backward pass, and of all passes of
     further micro-batches."""
     repeated = like_one_of(rank, _in_both_passes(rank, gathers))
     if not repeated.any():
@@ -51,7 +51,7 @@ def gathered_again(rank: Digest, gathers: Mask) -> Mask:
 
 
 def _in_both_passes(rank: Digest, gathers: Mask) -> Mask:
-    """Of these all-gathers those of backward passes, of a size that forward passes gather too."""
+    """All-gathers of backward passes, of a size that forward passes gather too."""
     backward = rank.exchanges.backward
     return gathers & (backward > 0) & like_one_of(rank, gathers & (backward == FORWARD))
 

@@ -33,7 +33,7 @@ _NEEDS_HOST = tuple(account for account in IDLE if account is not Account.OTHER)
 
 
 class Unit(StrEnum):
-    """What kind of amount a quantity is, and how its limit is written."""
+    """The kind of a quantity, and how its limit is written."""
 
     SHARE = "a share: write a percentage, such as 20%"
     TIME = "a time: write it with its unit, such as 150ms"

@@ -69,7 +69,7 @@ def _is_worthwhile(finding: Finding) -> bool:
 
 
 def has_steps(outline: Outline) -> bool:
-    """Whether steps were recognised: else what is called a step is all that was recorded."""
+    """Steps were recognised: else what is called a step is all that was recorded."""
     return not any(remark.what == Unseen.NO_STEPS for remark in outline.unseen)
 
 

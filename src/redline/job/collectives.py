@@ -50,7 +50,7 @@ class RankArrivals:
 
 
 def arrivals_of(timeline: Timeline) -> RankArrivals:
-    """What aligning clocks needs of a timeline."""
+    """The collectives of a timeline by which clocks are aligned."""
     together = {index for index, text in enumerate(timeline.texts) if text in ENDS_TOGETHER}
     comms = timeline.communications
     comms = comms.take(np.isin(comms.collective, np.array(sorted(together), np.int32)))
@@ -214,7 +214,7 @@ def _agrees(fit: _Fit) -> bool:
 
 
 def _likeliest(fits: list[_Fit]) -> _Fit:
-    """Of those that fit about equally well, the one that needs the smallest correction of the clocks."""
+    """The one that needs the smallest correction of the clocks, among those that fit about equally well."""
     best = min(fits)
     near = [fit for fit in fits if fit.unlike == best.unlike and fit.spread_ns <= 2 * best.spread_ns + _CLOCK_NOISE_NS]
     return min(near, key=lambda fit: fit.distance_ns)

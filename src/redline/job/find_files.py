@@ -114,7 +114,7 @@ def _inside(folder: Path, digests: bool) -> list[Path]:
 
 
 def _of_newest_window(folder: Path, digests: bool) -> list[Path]:
-    """Of a folder that `redline run` left, the files of the window that was captured last; of any other folder none."""
+    """The files of the window that was captured last, in a folder that `redline run` left; of any other folder none."""
     digested = folder if folder.name == RUN_DIGESTS else folder / RUN_DIGESTS
     with_digests = _windows(digested, f"*{DIGEST_ENDING}") if digests else {}
     is_run = (folder / "run.json").is_file()

@@ -26,11 +26,11 @@ class Command:
     restarts: int
     """How often torchrun may start the processes anew."""
     script: str
-    """As the user named it."""
+    """The script or module, named as the user did."""
     blind: str = ""
     """The option of Python with which it does not look where we ask it to, so that the job cannot be watched."""
     job: str | None = None
-    """What the machines of a job have in common, where there are several."""
+    """A name that the machines of a job have in common, where there are several."""
 
 
 def split(words: Sequence[str], with_value: Collection[str]) -> tuple[list[str], list[str], list[str]]:
@@ -99,7 +99,7 @@ def command(torchrun: Sequence[str] | None, job: Sequence[str], of_python: Seque
 
 
 def is_blinding(word: str) -> bool:
-    """Whether this option of Python has it ignore its environment, or what it finds there."""
+    """True of an option of Python that has it ignore its environment, or what it finds there."""
     return not word.startswith(("--", *PYTHON_WITH_VALUE)) and word.startswith("-") and bool(_BLINDING & set(word))
 
 

@@ -1,4 +1,4 @@
-"""What stays behind of a run: its folder, its record, and the length of every step of every rank."""
+"""The folder of a run: its record, and the length of every step of every rank."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _remove_disowned(folder: Path, slots: Sequence[ProcessSlot], helpers: Sequen
 
 
 def _remove_parts(folder: Path, slots: Sequence[ProcessSlot]) -> None:
-    """What killed writers left; those of other watchers may be at work yet."""
+    """Remove what killed writers left; those of other watchers may be at work yet."""
     own = tuple(f"rank-{slot.words[at.RANK]}.trace." for slot in slots)
     for place in ("window-*", "restart-*/window-*"):  # not all of the folder: it may hold a million digests
         for part in folder.glob(f"{place}/rank-*.trace.*.part*"):
@@ -165,7 +165,7 @@ def _locked(folder: Path) -> Iterator[None]:
 # Where each rank has a watcher of its own, or each machine, they share nothing but the folder of the run. So the one
 # that takes a request writes the step after which the window begins into a numbered file, which the others look for.
 class Requests:
-    """What this watcher knows of windows that were asked for."""
+    """The windows that were asked for, as far as this watcher knows."""
 
     def __init__(self, folder: Path, shared: SharedState, slots: Callable[[], Sequence[ProcessSlot]]) -> None:
         self._folder = folder

@@ -32,14 +32,14 @@ _MOST_FAILURES = 8  # in a row, after which no more is tried
 
 @dataclass(frozen=True, kw_only=True)
 class DigestPlan:
-    """What was asked for."""
+    """The digests that were asked for."""
 
     keep_traces: int | None = None
     """Windows whose traces stay once they are digested; None for all."""
     wait_s: float = 30.0
     """That digests may take when the job is over."""
     most_bytes: int = 2 << 30
-    """Of the digests of this watcher."""
+    """The size of all digests of this watcher."""
 
 
 @dataclass(kw_only=True)
@@ -56,7 +56,7 @@ class _Running:
 
 
 class SourceDigests:
-    """What this watcher has digested of the windows of its own ranks, and what it deleted since."""
+    """Digests of the windows of the own ranks, and which of their traces were deleted since."""
 
     def __init__(
         self, folder: Path, plan: DigestPlan, program: Sequence[str], slots: Callable[[], Sequence[ProcessSlot]]
@@ -114,7 +114,7 @@ class SourceDigests:
         self._looked_s = 0.0
 
     def is_done(self) -> bool:
-        """Whether nothing is left to be digested, nor to be deleted."""
+        """Nothing is left to be digested, nor to be deleted."""
         return self._running is None and (self._has_stopped() or (not self._pending() and self._kept.due() is None))
 
     def _has_stopped(self) -> bool:
@@ -141,11 +141,11 @@ class SourceDigests:
         return replace(self._totals, newest=tuple(self._newest))
 
     def is_deleted(self, slot: ProcessSlot, window: memoryview[int]) -> bool:
-        """Whether the trace of this window was deleted once it was digested."""
+        """The trace of this window was deleted once it was digested."""
         return trace_key(slot, window) in self._kept.deleted
 
     def notes(self) -> list[str]:
-        """What is to be said of them, the first of each kind."""
+        """Sentences about them, the first of each kind."""
         told = self._troubles.notes()
         if self._has_stopped():
             told.append(f"digests: no more after {_MOST_FAILURES} failures in a row")
@@ -204,7 +204,7 @@ class SourceDigests:
         self._running = _Running(process=process, traces=traces, window=window)
 
     def _hear(self, running: _Running) -> None:
-        """What it has told since: a line for each trace, or one with ranks."""
+        """Read what it has told since: a line for each trace, or one with ranks."""
         for line in running.process.lines():
             running.heard_s = time.monotonic()
             try:

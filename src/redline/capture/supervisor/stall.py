@@ -132,7 +132,7 @@ def _held_by(ranks: Sequence[Standing]) -> tuple[int, ...]:
 
 
 def _ask_for_stacks(slots: Sequence[ProcessSlot]) -> list[str]:
-    """What each process dumps; a stopped one cannot, and its stacks stay unknown."""
+    """Have each process dump its stacks; those of a stopped one stay unknown."""
     before = [_size(slot) for slot in slots]
     for slot in slots:
         if _can_answer(slot):
@@ -145,7 +145,7 @@ def _ask_for_stacks(slots: Sequence[ProcessSlot]) -> list[str]:
 
 
 def _can_answer(slot: ProcessSlot) -> bool:
-    """Whether the signal is still ours: to a process that became another program, it would be the end.
+    """The signal is still ours: to a process that became another program, it would be the end.
 
     A script that has closed our descriptor may have a file of its own under that number. And one that limits the size
     of files, and has undone that Python ignores the signal for it, would be ended by writing.

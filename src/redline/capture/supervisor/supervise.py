@@ -43,7 +43,7 @@ class Ended:
     """How the job ended."""
 
     status: int
-    """As `waitpid` says it."""
+    """The status from `waitpid`."""
     started_ns: int
     ended_ns: int
 
@@ -203,13 +203,13 @@ class Supervisor:
 
 
 def _has_timed_window(slot: ProcessSlot) -> bool:
-    """Whether it was captured, though it took no step that was recognised."""
+    """It was captured, though it took no step that was recognised."""
     window = slot.window(at.TIMED_WINDOW)
     return bool(window[at.NUMBER]) and window[at.STATE] != at.DISOWNED
 
 
 def _cleans_up(window: memoryview[int]) -> bool:
-    """Whether its trace is there, and who wrote it has not yet removed the rest and said how long it took."""
+    """Its trace is there, and who wrote it has not yet removed the rest and said how long it took."""
     return (
         window[at.STATE] == at.WRITTEN
         and not window[at.WRITING_NS]
@@ -259,7 +259,7 @@ def interruptible() -> Iterator[None]:
 
 
 def forget_pending() -> None:
-    """Of the signals that are held, those that tell us to end, which we are about to do."""
+    """Drop those of the signals held that tell us to end, which we are about to do."""
     while signal.sigtimedwait(_END, 0) is not None:
         pass
 

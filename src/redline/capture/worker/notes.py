@@ -1,4 +1,4 @@
-"""What this process knows of itself, for the run's record: versions, layout, model, and what went wrong."""
+"""Facts and notes of this process for the run's record: versions, layout, model, and what went wrong."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _layout(optimizers: list[Optimizer]) -> dict[str, object]:
 
 
 def _mesh(optimizer: Optimizer) -> dict[str, Any] | None:
-    """Of parameters that are spread over devices."""
+    """The mesh of parameters that are spread over devices."""
     for group in optimizer.param_groups:
         for one in group["params"]:
             mesh = getattr(one, "device_mesh", None)

@@ -77,7 +77,7 @@ class JobTrial:
             self._switch(changed)
 
     def _tell(self) -> None:
-        """What the levers did, for the one who watches."""
+        """Tell the watcher what the levers did."""
         for name, levers in (("levers", self._levers), ("kept levers", self._kept)):
             effects = [lever.took() for lever in levers]
             self._notes.tell(name, [[effect.took, effect.what] for effect in effects])

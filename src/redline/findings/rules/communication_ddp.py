@@ -1,4 +1,4 @@
-"""What DistributedDataParallel exchanges, copies and searches."""
+"""Exchanges, copies and searches of DistributedDataParallel."""
 
 from collections.abc import Sequence
 
@@ -149,7 +149,7 @@ def _on_cpu(diagnosis: Diagnosis) -> bool:
 def _gained(
     diagnosis: Diagnosis, chosen: Sequence[Mask], transfers: Sequence[Intervals], *, small: bool
 ) -> tuple[list[Intervals], list[Intervals]]:
-    """What hiding can gain; of small buckets all, as larger ones save what each exchange costs by itself."""
+    """The gain of hiding; of small buckets all, as larger ones save what each exchange costs by itself."""
     if not small:
         return [hideable(rank, time) for rank, time in zip(diagnosis.ranks, transfers, strict=True)], []
     ranks = zip(diagnosis.ranks, chosen, open_on_cpu(diagnosis, chosen), strict=True)
@@ -157,7 +157,7 @@ def _gained(
 
 
 def _sends_too_much(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> bool:
-    """Whether gradients are sent in fp32 though the job computes in less: RL-N05 is the cause if time runs out."""
+    """Gradients are sent in fp32 though the job computes in less: RL-N05 is the cause if time runs out."""
     are_wide = [
         bool(exchanges_where(rank, lambda series: series.dtype in FP32)[mask].all())
         for rank, mask in zip(diagnosis.ranks, chosen, strict=True)
@@ -166,7 +166,7 @@ def _sends_too_much(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> bool:
 
 
 def _behind_backward(rank: Digest, chosen: Mask, time: Intervals) -> Intervals:
-    """Of this exposed time, what the backward pass could still hide: what it computes while nothing is sent.
+    """The part of this exposed time that the backward pass could still hide: what it computes while nothing is sent.
 
     Where buckets follow each other from the first to the last, no other order hides more of them.
     """
@@ -200,7 +200,7 @@ def _sizes(ranks: Sequence[Digest], chosen: Sequence[Mask]) -> list[int]:
 
 
 def _last_of_pass(rank: Digest, chosen: Mask) -> Mask:
-    """Of the chosen exchanges the last in each backward pass."""
+    """The last of the chosen exchanges in each backward pass."""
     rows = np.flatnonzero(chosen)
     step = np.searchsorted(rank.ledger.start_ns, rank.exchanges.start_ns[rows], side="right")
     passed = np.stack([step, rank.exchanges.backward[rows]])
@@ -272,7 +272,7 @@ def buffer_broadcast(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _match_on_cpu(analysis: RankAnalysis) -> RuleMatch | None:
-    """What DDP's forward does before the first operator of the model, where it broadcasts: it joins buffers too."""
+    """Match DDP's forward before the first operator of the model, where it broadcasts: it joins buffers too."""
     spans, activity = analysis.timeline.spans, analysis.activity
     forward = _forward_regions(analysis)
     begun_ns, until_ns = _broadcasting(analysis, forward)
@@ -394,7 +394,7 @@ def _launched_by(analysis: RankAnalysis, rows: I64) -> I64:
 
 
 def _map_ns(analysis: RankAnalysis) -> int:
-    """Of the all-reduces of whole numbers inside steps: which parameters are used is one number for each."""
+    """Time of the all-reduces of whole numbers inside steps: which parameters are used is one number for each."""
     timeline = analysis.timeline
     communications = timeline.communications
     known = [

@@ -129,7 +129,7 @@ def fp32_gradients(diagnosis: Diagnosis) -> JobMatch | None:
 
 
 def computes_narrow(diagnosis: Diagnosis) -> bool:
-    """Whether most arithmetic is in 16 bits or less, so that gradients lose little by being sent so."""
+    """Most arithmetic is in 16 bits or less, so that gradients lose little by being sent so."""
     flops = dict.fromkeys((False, True), 0.0)
     for rank in diagnosis.ranks:
         for arithmetic in rank.arithmetic:
@@ -171,7 +171,7 @@ def reduced_after_backward(diagnosis: Diagnosis) -> JobMatch | None:
 
 
 def _gained(rank: Digest, late: Mask) -> Intervals:
-    """What a GPU can hide; on a CPU all, as DDP exchanges fewer and larger tensors."""
+    """The part that a GPU can hide; on a CPU all, as DDP exchanges fewer and larger tensors."""
     exposed = time_of(rank, late)
     return exposed if rank.facts.device == "cpu" else hideable(rank, exposed)
 
@@ -190,7 +190,6 @@ def after_backward(rank: Digest) -> Mask:
 
 
 def _payload_bytes(rank: Digest) -> I64:
-    """Of each exchange."""
     sizes = np.array([series.payload_bytes for series in rank.series] or [0], np.int64)
     payload: I64 = sizes[rank.exchanges.series]
     return payload

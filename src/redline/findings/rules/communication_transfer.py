@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from redline.ledger.job.collective_table import CollectiveRow
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.rank.activity import Mask
 from redline.ledger.rank.backward_passes import FORWARD
-from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.digest import Digest, Facts
 from redline.ledger.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.ledger.rank.rank_analysis import LATENCY_NS
 from redline.numerics import Numerics
@@ -59,16 +60,7 @@ class _Slow:
         return 1 - self.bus_bytes_per_s / self.link_bytes_per_s
 
 
-@dataclass(frozen=True)
-class _Links:
-    """Of a machine; 0 where one is not known."""
-
-    fabric_bytes_per_s: float
-    pair_bytes_per_s: float
-    nic_bytes_per_s: float
-    devices: int
-
-
+_LINKS = attrgetter("fabric_bytes_per_s", "pair_bytes_per_s", "nic_bytes_per_s", "fabric_devices")  # of a machine
 _Kind = tuple[str, int, int]
 _Node = tuple[int, str]
 
@@ -123,13 +115,9 @@ def _claim(rank: Digest, waiting: Intervals, slow: Mapping[_Kind, _Slow]) -> Int
 
 def _slow_ones(diagnosis: Diagnosis) -> dict[_Kind, _Slow]:
     """By kind, in the order of the table."""
-    machines = {
-        _Links(facts.fabric_bytes_per_s, facts.pair_bytes_per_s, facts.nic_bytes_per_s, facts.fabric_devices)
-        for facts in (rank.facts for rank in diagnosis.ranks)
-    }
-    if len(machines) > 1:
+    links = diagnosis.ranks[0].facts
+    if len({_LINKS(rank.facts) for rank in diagnosis.ranks}) > 1:
         return {}
-    (links,) = machines
     large = {
         _kind(row): row
         for row in diagnosis.collectives
@@ -143,7 +131,7 @@ def _slow_ones(diagnosis: Diagnosis) -> dict[_Kind, _Slow]:
     return slow
 
 
-def _slow_one(row: CollectiveRow, nodes: Sequence[Counter[_Node]], links: _Links) -> _Slow | None:
+def _slow_one(row: CollectiveRow, nodes: Sequence[Counter[_Node]], links: Facts) -> _Slow | None:
     bus_bytes_per_s = (row.bus_bytes_per_s or 0.0) * row.typical_ns / _transfer_ns(row)
     if all(len(members) == 1 for members in nodes):
         link = _inside(row.group_size, links)
@@ -155,22 +143,22 @@ def _slow_one(row: CollectiveRow, nodes: Sequence[Counter[_Node]], links: _Links
 
 
 def _transfer_ns(row: CollectiveRow) -> float:
-    """What of its time is not latency; at least a fifth, so that a short one does not become fast."""
+    """Its time without latency; at least a fifth, so that a short one does not become fast."""
     return max(row.typical_ns - LINK_LATENCY_NS - LATENCY_PER_RANK_NS * row.group_size, row.typical_ns / 5, 1.0)
 
 
-def _inside(group_size: int, links: _Links) -> float:
-    """What a device can send to the others of such a group inside its node; 0 where that is not known."""
-    if not 1 < group_size <= links.devices:
+def _inside(group_size: int, links: Facts) -> float:
+    """The rate of a device to the others of such a group inside its node; 0 where that is not known."""
+    if not 1 < group_size <= links.fabric_devices:
         return 0.0
     if links.pair_bytes_per_s:
         return min(links.fabric_bytes_per_s, links.pair_bytes_per_s * (group_size - 1))
     # a mesh: fewer devices have fewer links
-    return links.fabric_bytes_per_s if group_size == links.devices else 0.0
+    return links.fabric_bytes_per_s if group_size == links.fabric_devices else 0.0
 
 
 def _groups(diagnosis: Diagnosis, kinds: Container[_Kind]) -> dict[_Kind, list[Counter[_Node]]]:
-    """Of each kind of collective how many ranks of each of its groups are in which node, as launchers number them."""
+    """How many ranks of each group of each kind of collective are in which node, as launchers number them."""
     devices = max(diagnosis.ranks[0].facts.fabric_devices, 1)
     hosts = {rank.origin.rank: rank.origin.host for rank in diagnosis.ranks if rank.origin.host}
     usual_hosts = {number // devices: host for number, host in hosts.items()}  # for ranks that were not recorded
@@ -238,7 +226,7 @@ def _small(rank: Digest) -> Mask:
 
 
 def _between(rank: Digest, chosen: Mask) -> Intervals:
-    """What is lost around those that follow each other closely: their numbers are made and read one by one."""
+    """The time around those that follow each other closely: their numbers are made and read one by one."""
     return _in_a_row(rank, chosen) if rank.facts.device == "cpu" else _read_after(rank, chosen)
 
 
@@ -262,7 +250,7 @@ def _read_after(rank: Digest, chosen: Mask) -> Intervals:
 
 
 def _is_small(series: CollectiveSeries) -> bool:
-    """What has no size is a single number."""
+    """True also without a size: that is a single number."""
     is_number = series.in_elements < 0 and series.out_elements < 0 and bool(series.dtype)
     return series.collective not in (POINT_TO_POINT, "unknown") and (
         is_number or 0 < series.payload_bytes <= MOST_BYTES

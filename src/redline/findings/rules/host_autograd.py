@@ -34,7 +34,7 @@ def number_of_nodes(analysis: RankAnalysis, rows: I64) -> int:
 
 
 def largest_elements(analysis: RankAnalysis, rows: I64) -> I64:
-    """Of each operator the elements of its largest tensor, about as many as it makes; 0 without shapes."""
+    """The elements of each operator's largest tensor, about as many as it makes; 0 without shapes."""
     operators, timeline = analysis.timeline.operators, analysis.timeline
     shapes = operators.shapes[np.searchsorted(operators.row, rows)]
     texts, which = np.unique(shapes, return_inverse=True)
@@ -49,7 +49,7 @@ def _largest(shapes: str) -> int:
 
 
 def time_before_work(analysis: RankAnalysis, rows: I64, most_ns: int) -> Intervals:
-    """Of each operator the time before it calls another one, where nodes are made; at most so much of it."""
+    """The time of each operator before it calls another one, where nodes are made; at most so much of it."""
     spans = analysis.timeline.spans
     parents, first = np.unique(spans.parent, return_index=True)  # spans are in order of start
     first_child = np.full(len(spans) + 1, NONE, np.int64)

@@ -20,7 +20,7 @@ _SLICES = 1000  # of a step: an account's part of the claim is known to a thousa
 
 
 def spread(analysis: RankAnalysis, amounts_ns: Floats, within: Intervals) -> Intervals:
-    """As much of each step as its amount says, taken evenly from the time `within`, and no more than there is."""
+    """Spread the amount of each step evenly over the time `within`, and no more than there is."""
     borders = zip(analysis.ledger.start_ns.tolist(), analysis.ledger.end_ns.tolist(), strict=True)
     steps = [within.clip(start_ns, end_ns) for start_ns, end_ns in borders]
     pieces = [Intervals.empty(), *map(_even_part, steps, amounts_ns.tolist())]
@@ -246,7 +246,7 @@ def _helpers_ns(evidence: HostEvidence) -> int:
 
 
 def _gained_by_more(analysis: RankAnalysis, used: float) -> Floats:
-    """What all compute would take less if it were spread over all cores; nothing where operators are short."""
+    """The time that compute would save spread over all cores; nothing where operators are short."""
     evidence, ledger = analysis.timeline.evidence, analysis.ledger
     machine, steps, compute = evidence.machine, evidence.steps, analysis.activity.compute
     nothing = np.zeros(len(ledger.start_ns))

@@ -128,7 +128,7 @@ def _pauses_of_cpu(analysis: RankAnalysis) -> Intervals:
 
 
 def _is_program(sites: Sequence[CallSite], pauses: Intervals) -> bool:
-    """Whether samples put most of the time down to one function of the user that does not train.
+    """Samples put most of the time down to one function of the user that does not train.
 
     A CPU has pauses for other reasons too: Python between two operators, a thread that waits for a core.
     """
@@ -261,7 +261,7 @@ def _count(analysis: RankAnalysis, rows: I64, is_meant: Callable[[str], bool]) -
 
 
 def _what(totals: MatchTotals) -> Evidence:
-    """What the time goes to, and so what to do: by samples of the stack, else by the operators that ran."""
+    """Name what the time goes to, and so what to do: by samples of the stack, else by the operators that ran."""
     figures = totals.figures
     times_ns = {kind: figures.get(f"{kind}_ns", 0.0) for kind in WorkKind}
     kind = max(times_ns, key=lambda kind: times_ns[kind])

@@ -144,7 +144,7 @@ def fp32_matmul(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _saved_ns(calls: OperatorCalls, machine: Machine, target: str, reached: float = 1.0) -> Floats:
-    """Of a product all beyond its roof in the narrow type; of other work on fp32 half, as it moves half the bytes.
+    """The time of a product beyond its roof in the narrow type; of other work on fp32 half, as it moves half the bytes.
 
     Optimizers keep fp32.
     """

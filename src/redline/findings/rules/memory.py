@@ -70,7 +70,7 @@ def _added_to_zeros(analysis: RankAnalysis, zeroed_ns: I64) -> I64:
 
 
 def _adds(analysis: RankAnalysis, nodes: I64) -> Mask:
-    """Whether an `add_` runs inside each node."""
+    """An `add_` runs inside each node."""
     spans = analysis.timeline.spans
     rows = analysis.rows_named(schema.is_add_in_place, Kind.OPERATOR)
     around = spans.parent[rows]
@@ -115,7 +115,7 @@ def recomputation(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _repeats_forward(analysis: RankAnalysis, rows: I64, again: I64) -> bool:
-    """Whether they compute layers, and most of them were called with the same shapes in the forward pass.
+    """They compute layers, and most of them were called with the same shapes in the forward pass.
 
     DTensor converts gradients with operators that autograd numbers too.
     """
@@ -246,7 +246,7 @@ def _in_steps(start_ns: I64, analysis: RankAnalysis) -> I64:
 
 
 def _pinning(analysis: RankAnalysis, rows: I64) -> dict[str, float]:
-    """Of these calls, those that pin memory of the host; nothing where there are none."""
+    """The time of those calls that pin memory of the host; nothing where there are none."""
     pinning = np.intersect1d(rows, analysis.rows_named(schema.is_pinning, *CALL_KINDS))
     return {"pinning_ns": float(analysis.timeline.spans.dur_ns[pinning].sum())} if len(pinning) else {}
 

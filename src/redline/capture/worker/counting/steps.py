@@ -130,14 +130,14 @@ class StepCounter:
             self._end(perf_counter_ns())
 
     def _is_told(self, kind: int) -> bool:
-        """Whether this is what tells of steps, from now on at the latest; nothing does beside the script itself."""
+        """Steps are told by this, from now on at the latest; nothing tells of them beside the script itself."""
         known = self._words[at.KIND]
         if known not in (kind, at.BY_HAND):
             self._restart(kind)
         return known != at.BY_HAND
 
     def _restart(self, kind: int) -> None:
-        """What was counted until now were no steps, or parts of the first."""
+        """Begin anew: all that was counted until now were no steps, or parts of the first."""
         words = self._words
         words[at.KIND] = kind
         words[at.STEPS] = words[at.FILLED] = self._last_ns = self._pending_ns = 0

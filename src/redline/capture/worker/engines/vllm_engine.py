@@ -104,7 +104,7 @@ class VllmEngine:
                 self._log.tell({**told, "has_bf16_units": has_bf16_units()})
 
     def _tell_cost(self) -> None:
-        """What windows have cost since the last phase, as a phase of its own: nobody may take it for the engine's."""
+        """Log what windows have cost since the last phase as a phase of its own: nobody may take it for another."""
         cost_ns = self._hooks.cost_ns()
         if cost_ns > self._cost_ns:
             now_ns = monotonic_ns()
@@ -163,7 +163,7 @@ class VllmEngine:
 
 
 class TimedPhase:
-    """What the engine puts around a phase of its step, with the name that it gives it."""
+    """The context that the engine puts around a phase of its step, with the name that it gives it."""
 
     __slots__ = ("_log", "_name", "_scope", "_start_ns")
 
@@ -196,7 +196,7 @@ def _scope(name: str) -> Any:
 
 
 class _Step:
-    """What is known of a step, from the moment when its batch is handed to the workers."""
+    """A step from the moment when its batch is handed to the workers."""
 
     def __init__(self, number: int, schedule_ns: int, execute_ns: int, output: Any, scheduler: Any) -> None:
         self.number = number

@@ -24,7 +24,7 @@ _WARM_STEPS = 3  # after which the optimizer's state and what the compiler keeps
 
 
 def is_scheduled() -> bool:
-    """Whether the collector is off because garbage is collected every so many steps."""
+    """The collector is off because garbage is collected every so many steps."""
     return bool(_scheduled)
 
 

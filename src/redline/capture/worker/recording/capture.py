@@ -71,7 +71,7 @@ class Capture:
         self._restarts_later = False  # steps began meanwhile, in another thread
 
     def _collectors(self) -> tuple[Collector, ...]:
-        """What is recorded about the host while a window is open; each gives one part of the evidence.
+        """Collectors of the host evidence while a window is open; each gives one part.
 
         In this order at the beginning of a window, and backwards at its end: counters of steps are next to the steps.
         """
@@ -139,7 +139,7 @@ class Capture:
             self._called = None
 
     def _act_due(self) -> None:
-        """What has waited, unless this is no time for it either."""
+        """Do what has waited, unless this is no time for it either."""
         steps, self._due = self._due, 0
         if steps and get_ident() == self._home.thread and torch._C._current_graph_task_id() == -1:
             self._guarded(self._act, steps)
@@ -192,7 +192,7 @@ class Capture:
         window[at.FROM_NS] = perf_counter_ns()
 
     def _note_modes(self) -> None:
-        """Of the call of a module that is being made, else of the next one."""
+        """Note the modes of the call of a module that is being made, else of the next one."""
         called = self._calls.outermost() if self._words[at.KIND] == at.BY_CALLS else self._called
         if called is not None:
             self.facts.called(called)
@@ -371,7 +371,7 @@ class Optimizers:
         return known[1]
 
     def skipped(self, keys: Iterable[int]) -> list[int]:
-        """Of the optimizers with these ids, those that did not step since this was asked before: their numbers.
+        """Numbers of the optimizers with these ids that did not step since this was asked before.
 
         0 for one that never stepped, unless another one did: it may have another one do its work.
         """

@@ -87,7 +87,7 @@ class WindowSchedule:
         self._job_words[at.REQUESTED] += 1
 
     def may_begin(self, steps: int, recorder: Recorder) -> bool:
-        """Whether to open a window now. One that is left out has a number all the same, as it has on other ranks."""
+        """True if a window opens now. One that is left out has a number all the same, as it has on other ranks."""
         self._begin = _NEVER if not self._settings.every else steps + self._settings.every
         self._judge_the_last()
         if not self._stopped and not recorder.is_writing() and self._is_free(steps, recorder) and self._is_affordable():

@@ -214,7 +214,7 @@ def _compress(context: ProcessContext, number: int, raw: str, target: str, membe
 
 
 def _make_room(context: ProcessContext, number: int, target: str) -> None:
-    """Of the windows that were written, the newest are kept. The others are gone from the shared state too."""
+    """Keep the newest of the windows that were written. The others are gone from the shared state too."""
     written = [window for window in context.slot.windows() if window[at.STATE] == at.WRITTEN]
     for window in written[: -min(context.settings.keep, at.WINDOWS - 1)]:
         former = target.replace(f"/{window_name(number)}/", f"/{window_name(window[at.NUMBER])}/")
