@@ -32,10 +32,8 @@ class Envelope:
 
     kind: str
     schema_version: int
-    made_by: str
-    """The command line or function that made the file."""
-    synthetic: bool = False
-    """True when any of the content was generated or simulated rather than measured."""
+    made_by: str  # the command line or function that made the file
+    synthetic: bool = False  # true when any of the content was generated or simulated rather than measured
     redline_version: str = __version__
 
     def to_dict(self) -> dict[str, object]:

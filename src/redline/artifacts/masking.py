@@ -131,16 +131,12 @@ def is_secret(name: str, value: str) -> bool:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _mask(_: str) -> str:
-    return MASK
-
-
 def may_hold_secret(text: str) -> bool:
     lower = text.lower()
     return any(hint in lower for hint in HINTS)
 
 
-def masked(text: str, replace: Replace = _mask) -> str:
+def masked(text: str, replace: Replace = lambda _: MASK) -> str:
     """The text with each secret replaced, by the mask if nothing else is asked for."""
     if not may_hold_secret(text):
         return text

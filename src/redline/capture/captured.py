@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING, restart_number, window_number
-from redline.capture.run_record import CAPTURED, DIGESTS, NAME, RankRecord, RunRecord, WindowRecord, read_record
+from redline.capture.run_record import CAPTURED, DIGESTS, NAME, RankRecord, RunRecord, read_record
 from redline.errors import InputError
 
 TIMED = 0  # the number of the window of fixed duration
@@ -30,20 +30,16 @@ class Captured:
     """A window of a run that `redline run` watched."""
 
     window: int
-    windows: int
-    """In the run, on the rank that has most."""
+    windows: int  # in the run, on the rank that has most
     restart: int
     first_step: int
     steps: int
-    asked_steps: int
-    """More than `steps` where the window was cut short."""
+    asked_steps: int  # more than `steps` where the window was cut short
     run_steps: int
-    slowdown: float | None
-    """`captured_step_ns` over `usual_step_ns`, on the middle rank."""
+    slowdown: float | None  # `captured_step_ns` over `usual_step_ns`, on the middle rank
     captured_step_ns: int | None
     usual_step_ns: int | None
-    condition: str
-    """That asked for the window: then captured steps are no sample of all."""
+    condition: str  # that asked for the window: then captured steps are no sample of all
     cut_short: str
     """Why, in the words of the process that noted it; "" where it was not, or nobody said why."""
     absent: tuple[Absent, ...]
@@ -110,7 +106,8 @@ def captured(record: RunRecord, number: int, restart: int = 0, read: Collection[
     parts = [(rank, window) for rank in ranks for window in rank.windows if window.number == number]
     if not parts:
         return None
-    middle = _middle(parts)
+    known = sorted((part for part in parts if part[1].slowdown and part[1].steps), key=lambda it: it[1].slowdown or 0)
+    middle = known[(len(known) - 1) // 2] if known else None
     return Captured(
         window=number,
         windows=max(rank.windows[-1].number for rank in ranks if rank.windows),
@@ -126,12 +123,6 @@ def captured(record: RunRecord, number: int, restart: int = 0, read: Collection[
         cut_short=_cut_short(ranks, number),
         absent=_absent(record, ranks, number, read),
     )
-
-
-def _middle(parts: Sequence[tuple[RankRecord, WindowRecord]]) -> tuple[RankRecord, WindowRecord] | None:
-    """The rank whose slow-down is the middle one, with its window."""
-    known = sorted((part for part in parts if part[1].slowdown and part[1].steps), key=lambda it: it[1].slowdown or 0)
-    return known[(len(known) - 1) // 2] if known else None
 
 
 def _cut_short(ranks: Sequence[RankRecord], number: int) -> str:

@@ -8,6 +8,7 @@ import os
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 VARIABLE = "REDLINE_WORKER"  # of the environment; gone before the user's script begins
 FORMER_PATH = "REDLINE_PYTHONPATH"  # what PYTHONPATH was, if it was set
@@ -52,7 +53,7 @@ class Settings:
     guarded: Sequence[str] = ()  # folders to which the job must not write
     places: bool = False  # tell where in the user's files things are made that levers change
     scratch: str = ""  # the folder to which it may, wherever that lies
-    numbers: Mapping[str, object] = {}  # of a NumberCheck; none where no numbers are recorded
+    numbers: Mapping[str, Any] = {}  # of a NumberCheck; none where no numbers are recorded
 
     def __init__(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():

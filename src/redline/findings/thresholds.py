@@ -107,11 +107,11 @@ def parse(text: str) -> Threshold:
 
 
 def check(thresholds: Iterable[Threshold], measured: MeasuredJob) -> tuple[Outcome, ...]:
-    return tuple(_outcome(threshold, threshold.quantity.read(measured)) for threshold in thresholds)
-
-
-def _outcome(threshold: Threshold, reading: QuantityValue) -> Outcome:
-    return Outcome(threshold=threshold, reading=reading, crossed=_crossed(threshold, reading))
+    readings = ((threshold, threshold.quantity.read(measured)) for threshold in thresholds)
+    return tuple(
+        Outcome(threshold=threshold, reading=reading, crossed=_crossed(threshold, reading))
+        for threshold, reading in readings
+    )
 
 
 def _crossed(threshold: Threshold, reading: QuantityValue) -> bool | None:

@@ -135,7 +135,10 @@ def _each_rank_once(traces: list[Path], digests: list[Path]) -> list[Path]:
     traced, digested = ({path.name.partition(".")[0] for path in paths} for paths in (traces, digests))
     if digested <= traced:
         return traces
-    return sorted([*digests, *(path for path in traces if path.name.partition(".")[0] not in digested)], key=_by_name)
+    return sorted(
+        [*digests, *(path for path in traces if path.name.partition(".")[0] not in digested)],
+        key=lambda path: _natural(Path(path.name)),
+    )
 
 
 def _what_is_there(folder: Path) -> str:
@@ -203,10 +206,6 @@ def _is_merged(path: Path) -> bool:
         for content in contents(stored):
             return MERGED_KIND.encode() in content.stream.read(_HEAD_BYTES)[:_HEAD_BYTES]
     return False
-
-
-def _by_name(path: Path) -> list[tuple[int, int | str]]:
-    return _natural(Path(path.name))
 
 
 def _natural(path: Path) -> list[tuple[int, int | str]]:

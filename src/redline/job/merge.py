@@ -155,7 +155,8 @@ def why_not_mergeable(job: Job) -> str:
     """The reason not to put these ranks on one clock, or ""."""
     clocks = job.clocks
     if job.doubles:
-        return f"more than one trace claims rank {job.doubles[0]}: {', '.join(_claiming(job, job.doubles[0]))}."
+        names = [timeline.source.name for timeline in job.ranks if timeline.rank == job.doubles[0]]
+        return f"more than one trace claims rank {job.doubles[0]}: {', '.join(names)}."
     if not clocks.trusted:
         worst = max(range(len(job.ranks)), key=lambda index: clocks.residual_ns[index])
         return (
@@ -168,10 +169,6 @@ def why_not_mergeable(job: Job) -> str:
         apart = format_ns(max(starts) - min(ends))
         return f"ranks share no collective to align their clocks on, and their windows lie {apart} apart."
     return ""
-
-
-def _claiming(job: Job, rank: int) -> list[str]:
-    return [timeline.source.name for timeline in job.ranks if timeline.rank == rank]
 
 
 def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:

@@ -23,12 +23,9 @@ _HEAD_BYTES = 512
 class Typed:
     """The parts of a job."""
 
-    of_python: tuple[str, ...] = ()
-    """Options of Python itself."""
-    torchrun: tuple[str, ...] | None = None
-    """Options of torchrun; None for a job without it."""
-    job: tuple[str, ...]
-    """A script or `-m module`, with its own arguments."""
+    of_python: tuple[str, ...] = ()  # options of Python itself
+    torchrun: tuple[str, ...] | None = None  # options of torchrun; None for a job without it
+    job: tuple[str, ...]  # a script or `-m module`, with its own arguments
 
 
 def understood(torchrun: Sequence[str], words: Sequence[str]) -> Typed:

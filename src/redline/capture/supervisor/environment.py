@@ -40,8 +40,7 @@ class Position:
     rank: int
     world: int
     local_rank: int
-    job: str
-    """The same for all processes of the job, and as far as the launcher says, for no other job."""
+    job: str  # the same for all processes of the job, and as far as the launcher says, for no other job
 
 
 def position(environment: Mapping[str, str] = os.environ) -> Position | None:

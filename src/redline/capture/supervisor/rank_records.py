@@ -134,8 +134,7 @@ class WindowTrace:
     """A trace that is to be digested, or was."""
 
     key: TraceKey
-    window: tuple[int, int]
-    """The restart and the number, by which windows are in order."""
+    window: tuple[int, int]  # the restart and the number, by which windows are in order
     digest: RankDigest
 
 

@@ -34,12 +34,9 @@ _MOST_FAILURES = 8  # in a row, after which no more is tried
 class DigestPlan:
     """The digests that were asked for."""
 
-    keep_traces: int | None = None
-    """Windows whose traces stay once they are digested; None for all."""
-    wait_s: float = 30.0
-    """That digests may take when the job is over."""
-    most_bytes: int = 2 << 30
-    """The size of all digests of this watcher."""
+    keep_traces: int | None = None  # windows whose traces stay once they are digested; None for all
+    wait_s: float = 30.0  # that digests may take when the job is over
+    most_bytes: int = 2 << 30  # the size of all digests of this watcher
 
 
 @dataclass(kw_only=True)
@@ -176,7 +173,8 @@ class SourceDigests:
         memory_bytes = min(_MOST_MEMORY_BYTES, available_bytes() // 2)
         if memory_bytes < _LEAST_MEMORY_BYTES or self._has_stopped():
             return
-        batch = self._next_batch()
+        pending = self._pending()
+        batch = [trace for trace in pending if trace.window == pending[0].window][:_MOST_TRACES]
         due = self._kept.due()
         choice = None if due is None else self._kept.choice(due)
         if due is not None and choice is None:  # its only rank does not stand out
@@ -185,11 +183,6 @@ class SourceDigests:
         if batch or due is not None:
             pairs = [[trace.key[0], trace.digest.path] for trace in batch]
             self._start({"digest": pairs, **(choice or {})}, batch, due, memory_bytes)
-
-    def _next_batch(self) -> list[WindowTrace]:
-        """Traces of the oldest window, for one process."""
-        pending = self._pending()
-        return [trace for trace in pending if trace.window == pending[0].window][:_MOST_TRACES]
 
     def _start(
         self, task: dict[str, Any], traces: Sequence[WindowTrace], window: tuple[int, int] | None, memory_bytes: int

@@ -37,14 +37,10 @@ class Standing:
 
     rank: int
     steps: int
-    quiet_s: float
-    """Since its last step ended."""
-    state: str
-    """running, sleeping, stopped, waiting for a disk, gone."""
-    where: str
-    """The innermost frame of its main thread."""
-    user: str
-    """The innermost frame outside of torch and Python's own library, or the same."""
+    quiet_s: float  # since its last step ended
+    state: str  # running, sleeping, stopped, waiting for a disk, gone
+    where: str  # the innermost frame of its main thread
+    user: str  # the innermost frame outside of torch and Python's own library, or the same
     in_torch: bool
     stacks: str
 
@@ -55,10 +51,8 @@ class Stall:
 
     after_s: float
     ranks: tuple[Standing, ...]
-    held_by: tuple[int, ...]
-    """The ranks that the others seem to wait for; all where none stands out."""
-    recordings: tuple[str, ...]
-    """Files of the flight recorder that were written meanwhile."""
+    held_by: tuple[int, ...]  # the ranks that the others seem to wait for; all where none stands out
+    recordings: tuple[str, ...]  # files of the flight recorder that were written meanwhile
 
 
 class StallWatch:

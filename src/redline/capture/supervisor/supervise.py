@@ -13,7 +13,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -42,8 +42,7 @@ _LAST_WORDS_S = 2.0  # that one may then take to remove what it needs no more
 class Ended:
     """How the job ended."""
 
-    status: int
-    """The status from `waitpid`."""
+    status: int  # the status from `waitpid`
     started_ns: int
     ended_ns: int
 
@@ -89,14 +88,11 @@ class Supervisor:
             libc.prctl(_PARENT_DIES, signal.SIGKILL, 0, 0, 0)  # if we are killed, so would the job have been
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-        environment = self._environment()
+        changed = environment_of_all(self._settings.kept_levers, os.environ)
+        environment = changed if self._shared is None else environment_for(changed, self._settings)
         job = subprocess.Popen(self._command.arguments, env=environment, preexec_fn=prepare, close_fds=False)  # noqa: PLW1509
         job.returncode = 0  # we wait for it ourselves
         return job.pid
-
-    def _environment(self) -> Mapping[str, str]:
-        changed = environment_of_all(self._settings.kept_levers, os.environ)
-        return changed if self._shared is None else environment_for(changed, self._settings)
 
     def _stay(self, job: int) -> int:
         last_s = 0.0
@@ -143,7 +139,8 @@ class Supervisor:
                 self._terminated |= hurry is not None
                 if time.monotonic() > until_s or hurry is not None:
                     for window in writing:
-                        _give_up(window)
+                        _end_writer(window)
+                        window[at.STATE] = at.LOST_KILLED
             until_s = min(until_s, time.monotonic() + _LAST_WORDS_S)
             while any(_cleans_up(window) for slot in self._taken() for window in slot.windows()):
                 if time.monotonic() > until_s or signal.sigtimedwait(_END, 0.01) is not None:
@@ -171,13 +168,9 @@ class Supervisor:
                 elif window[at.STATE] == at.EXPORTING:
                     if is_alive(window[at.EXPORTER]):
                         windows.append(window)
-                    elif not self._is_about_to_write(slot):
+                    elif not is_alive(slot.words[at.PID]):  # which is about to write it
                         window[at.STATE] = at.LOST_KILLED
         return windows
-
-    @staticmethod
-    def _is_about_to_write(slot: ProcessSlot) -> bool:
-        return is_alive(slot.words[at.PID])
 
     def slots(self) -> list[ProcessSlot]:
         """Those of the job's ranks.
@@ -216,11 +209,6 @@ def _cleans_up(window: memoryview[int]) -> bool:
         and bool(window[at.EXPORTER])
         and is_alive(window[at.EXPORTER])
     )
-
-
-def _give_up(window: memoryview[int]) -> None:
-    _end_writer(window)
-    window[at.STATE] = at.LOST_KILLED
 
 
 def _end_writer(window: memoryview[int]) -> None:

@@ -202,12 +202,9 @@ def fsdp_facts(outermost: torch.nn.Module | None) -> list[dict[str, object]]:
     if not units:
         return []
     inner = units[1:] or units  # by default the root keeps its parameters
-    return [{"units": len(units), "reshard_after_forward": any(_reshards(unit) for unit in inner)}]
-
-
-def _reshards(unit: Any) -> bool:
-    group = unit._get_fsdp_state()._fsdp_param_group
-    return getattr(group, "post_forward_mesh_info", None) is not None
+    groups = [unit._get_fsdp_state()._fsdp_param_group for unit in inner]
+    reshards = (getattr(group, "post_forward_mesh_info", None) is not None for group in groups)
+    return [{"units": len(units), "reshard_after_forward": any(reshards)}]
 
 
 def compile_facts() -> dict[str, object] | None:

@@ -9,20 +9,8 @@ from operator import attrgetter
 
 import numpy as np
 
+from redline.findings import exposed as comm
 from redline.findings.evidence import Grade
-from redline.findings.exposed import (
-    begun_in_steps,
-    exchanges_where,
-    hidden_with,
-    hideable,
-    in_steps_ns,
-    last_part,
-    matter,
-    time_of,
-    transfer_of,
-    untold,
-    untold_figures,
-)
 from redline.findings.rule import ClaimOrder, JobMatch, adds, alone, rule, says, total, value
 from redline.findings.rules.communication_gradients import after_backward
 from redline.ledger.job.collective_table import CollectiveRow
@@ -108,8 +96,8 @@ def _is_of(kind: _Kind, series: CollectiveSeries) -> bool:
 def _claim(rank: Digest, waiting: Intervals, slow: Mapping[_Kind, _Slow]) -> Intervals:
     claim = Intervals.empty()
     for kind in {_kind(series) for series in rank.series} & slow.keys():
-        chosen = exchanges_where(rank, partial(_is_of, kind))
-        claim |= last_part(time_of(rank, chosen) - waiting, slow[kind].saved_share)
+        chosen = comm.exchanges_where(rank, partial(_is_of, kind))
+        claim |= comm.last_part(comm.time_of(rank, chosen) - waiting, slow[kind].saved_share)
     return claim
 
 
@@ -198,28 +186,28 @@ LEAST_PER_STEP = 3  # a norm of gradients and a flag of a scaler are usual
     "pass. They are exposed for {exposed_ns} of each {step_ns} step.",
     exposed_ns=alone,
 )
-@adds(untold)
+@adds(comm.untold)
 def small_collectives(diagnosis: Diagnosis) -> JobMatch | None:
     """A step exchanges many numbers one by one, and waits for each of them."""
     chosen = [_small(rank) for rank in diagnosis.ranks]
-    if not matter(diagnosis, chosen, SMALL_COLLECTIVES_SHARE):
+    if not comm.matter(diagnosis, chosen, SMALL_COLLECTIVES_SHARE):
         return None
     count = sum(int(mask.sum()) for mask in chosen)
     if count < LEAST_PER_STEP * diagnosis.rank_steps:
         return None
     return JobMatch(
-        [time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
+        [comm.time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
         [_between(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
         exchanges=count,
-        **untold_figures(diagnosis),
+        **comm.untold_figures(diagnosis),
         collective=_most_frequent(diagnosis, chosen),
     )
 
 
 def _small(rank: Digest) -> Mask:
     """Outside of backward passes, where DDP and FSDP exchange flags of their own, and no gradients."""
-    small = begun_in_steps(rank, exchanges_where(rank, _is_small))
-    broadcasts = small & exchanges_where(rank, lambda series: series.collective == "broadcast")
+    small = comm.begun_in_steps(rank, comm.exchanges_where(rank, _is_small))
+    broadcasts = small & comm.exchanges_where(rank, lambda series: series.collective == "broadcast")
     if broadcasts.sum() < MANY_BROADCASTS * len(rank.ledger.start_ns):
         small &= ~broadcasts
     return small & (rank.exchanges.backward <= 0) & ~after_backward(rank)
@@ -288,20 +276,20 @@ BACKWARD_SHARE = 0.5  # of the all-to-alls in the forward pass: tokens go both w
     window_exposed_ns=total("window_exposed_ns"),
     window_ns=total("window_ns"),
 )
-@adds(untold)
+@adds(comm.untold)
 def expert_all_to_all(diagnosis: Diagnosis) -> JobMatch | None:
     """The exchange of tokens between experts is not hidden behind computation."""
     chosen = [expert_exchanges(rank) for rank in diagnosis.ranks]
-    if not matter(diagnosis, chosen, EXPERT_ALL_TO_ALL_SHARE):
+    if not comm.matter(diagnosis, chosen, EXPERT_ALL_TO_ALL_SHARE):
         return None
     ranks = list(zip(diagnosis.ranks, chosen, strict=True))
     return JobMatch(
-        transfer_of(diagnosis, chosen),
-        hidden_with(diagnosis, chosen),
-        exchanges=sum(begun_in_steps(rank, mask).sum() for rank, mask in ranks),
-        window_exposed_ns=float(sum(time_of(rank, mask).length_ns for rank, mask in ranks)) / len(ranks),
+        comm.transfer_of(diagnosis, chosen),
+        comm.hidden_with(diagnosis, chosen),
+        exchanges=sum(comm.begun_in_steps(rank, mask).sum() for rank, mask in ranks),
+        window_exposed_ns=float(sum(comm.time_of(rank, mask).length_ns for rank, mask in ranks)) / len(ranks),
         window_ns=float(sum(_open_ns(rank, mask) for rank, mask in ranks)) / len(ranks),
-        **untold_figures(diagnosis),
+        **comm.untold_figures(diagnosis),
     )
 
 
@@ -310,8 +298,8 @@ def expert_exchanges(rank: Digest) -> Mask:
 
     Recommenders exchange embeddings by all-to-all as well: several times forward, once backward.
     """
-    named = exchanges_where(rank, lambda series: series.collective in EXPERT)
-    plain = exchanges_where(rank, lambda series: series.collective == "all_to_all")
+    named = comm.exchanges_where(rank, lambda series: series.collective in EXPERT)
+    plain = comm.exchanges_where(rank, lambda series: series.collective == "all_to_all")
     backward = rank.exchanges.backward
     forward = int((plain & (backward == FORWARD)).sum())
     is_expert = forward > 0 and int((plain & (backward > 0)).sum()) >= BACKWARD_SHARE * forward
@@ -332,27 +320,27 @@ EMBEDDING_ALL_TO_ALL_SHARE = 0.05  # of the step
     "{exchanges:,} all-to-alls per step, most of them in the forward pass as of sharded embeddings, are exposed "
     "for {exposed_ns} of each {step_ns} step: nothing is computed meanwhile."
 )
-@adds(untold)
+@adds(comm.untold)
 def embedding_all_to_all(diagnosis: Diagnosis) -> JobMatch | None:
     """The all-to-alls of sharded embeddings are not hidden behind computation."""
     chosen = [_exchanges(rank) for rank in diagnosis.ranks]
-    if not matter(diagnosis, chosen, EMBEDDING_ALL_TO_ALL_SHARE):
+    if not comm.matter(diagnosis, chosen, EMBEDDING_ALL_TO_ALL_SHARE):
         return None
-    transfers = transfer_of(diagnosis, chosen)
+    transfers = comm.transfer_of(diagnosis, chosen)
     figures = {
         "exchanges": float(
-            sum(begun_in_steps(rank, mask).sum() for rank, mask in zip(diagnosis.ranks, chosen, strict=True))
+            sum(comm.begun_in_steps(rank, mask).sum() for rank, mask in zip(diagnosis.ranks, chosen, strict=True))
         ),
-        "exposed_ns": in_steps_ns(diagnosis, transfers),
-        **untold_figures(diagnosis),
+        "exposed_ns": comm.in_steps_ns(diagnosis, transfers),
+        **comm.untold_figures(diagnosis),
     }
-    claims = [hideable(rank, time) for rank, time in zip(diagnosis.ranks, transfers, strict=True)]
-    return JobMatch(claims, hidden_with(diagnosis, chosen), **figures)
+    claims = [comm.hideable(rank, time) for rank, time in zip(diagnosis.ranks, transfers, strict=True)]
+    return JobMatch(claims, comm.hidden_with(diagnosis, chosen), **figures)
 
 
 def _exchanges(rank: Digest) -> Mask:
     """All-to-alls of a job that trains and has no experts; on a CPU the same cores compute, so none can be hidden."""
-    plain = exchanges_where(rank, lambda series: series.collective == "all_to_all") & ~expert_exchanges(rank)
+    plain = comm.exchanges_where(rank, lambda series: series.collective == "all_to_all") & ~expert_exchanges(rank)
     backward = rank.exchanges.backward
     trains = bool((plain & (backward == FORWARD)).any() and (backward > 0).any())
     return plain & (trains and rank.facts.device != "cpu")

@@ -234,15 +234,12 @@ def _lost_to_switching(analysis: RankAnalysis, cores: float) -> Floats:
     evidence, ledger = analysis.timeline.evidence, analysis.ledger
     ranks = evidence.machine.ranks or 1
     length_ns = (ledger.end_ns - ledger.start_ns).astype(np.float64)
-    if _helpers_ns(evidence) < HELPERS_SHARE * float(evidence.steps.process_cpu_ns.sum()):
+    helpers_ns = sum(thread.cpu_ns for thread in evidence.threads if not thread.training and not thread.python)
+    if helpers_ns < HELPERS_SHARE * float(evidence.steps.process_cpu_ns.sum()):
         return np.zeros(len(length_ns))
     cpu_ns, process_ns = analysis.counted(evidence.steps.cpu_ns), analysis.counted(evidence.steps.process_cpu_ns)
     lost_ns: Floats = np.maximum(length_ns - np.maximum(cpu_ns, USEFUL * process_ns * ranks / cores), 0)
     return lost_ns
-
-
-def _helpers_ns(evidence: HostEvidence) -> int:
-    return sum(thread.cpu_ns for thread in evidence.threads if not thread.training and not thread.python)
 
 
 def _gained_by_more(analysis: RankAnalysis, used: float) -> Floats:

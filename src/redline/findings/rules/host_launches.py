@@ -119,7 +119,9 @@ def tiny_operators(analysis: RankAnalysis) -> RuleMatch | None:
     """
     if analysis.on_gpu or not len(analysis.ledger.start_ns):
         return None
-    elsewhere = _elsewhere(analysis)
+    elsewhere = analysis.passes.optimizer  # and what a training loop does between its steps
+    if len(analysis.passes.backward):
+        elsewhere |= analysis.phases.time(Phase.BETWEEN)
     rows, own_ns = _own_time(analysis, elsewhere)
     between = analysis.launch_gaps - elsewhere
     call_ns = between.length_ns / max(len(rows), 1)
@@ -137,12 +139,6 @@ def tiny_operators(analysis: RankAnalysis) -> RuleMatch | None:
         calling_ns=between.length_ns,
         computing_ns=own_ns[tiny].sum(),
     )
-
-
-def _elsewhere(analysis: RankAnalysis) -> Intervals:
-    """Time of optimizers, and of what a training loop does between its steps."""
-    optimizer = analysis.passes.optimizer
-    return optimizer | analysis.phases.time(Phase.BETWEEN) if len(analysis.passes.backward) else optimizer
 
 
 def _own_time(analysis: RankAnalysis, elsewhere: Intervals) -> tuple[I64, I64]:

@@ -214,7 +214,8 @@ def allocator_stalls(analysis: RankAnalysis) -> RuleMatch | None:
         return None
     spans, ledger = analysis.timeline.spans, analysis.ledger
     rows = analysis.rows_named(_asks_the_driver, *CALL_KINDS)
-    calls = _in_steps(spans.start_ns[rows], analysis)
+    edges = np.searchsorted(spans.start_ns[rows], np.stack(analysis.host_steps))
+    calls: I64 = edges[1] - edges[0]  # by step
     steps = (
         without_warm_up(analysis, calls) if len(calls) > 1 else Intervals.empty()
     )  # of one alone nothing can be told
@@ -236,13 +237,6 @@ def allocator_stalls(analysis: RankAnalysis) -> RuleMatch | None:
 
 def _asks_the_driver(call_name: str) -> bool:
     return schema.is_allocation(call_name) or schema.is_pinning(call_name)
-
-
-def _in_steps(start_ns: I64, analysis: RankAnalysis) -> I64:
-    """How many of these times, which are in order, lie in each step."""
-    edges = np.searchsorted(start_ns, np.stack(analysis.host_steps))
-    number: I64 = edges[1] - edges[0]
-    return number
 
 
 def _pinning(analysis: RankAnalysis, rows: I64) -> dict[str, float]:

@@ -227,15 +227,13 @@ def _without_masked(analysis: RankAnalysis, calls: Sequence[MaskedCall]) -> Inte
     time = Intervals.empty()
     for masked in calls:
         first, last = np.searchsorted(spans.start_ns[rows], [masked.call.start_ns, masked.call.end_ns]).tolist()
-        is_wide = [masked.is_prompt or _is_of(masked.length, shapes[place]) for place in range(first, last)]
+        is_wide = [  # it reads all positions of a cache, or a mask of them
+            masked.is_prompt or any(len(shape) == 4 and masked.length in shape[2:] for shape in of_row)
+            for of_row in shapes[first:last]
+        ]
         share = (masked.used / masked.length) ** (2 if masked.is_prompt else 1)
         time |= _last_parts(analysis, rows[first:last][np.array(is_wide, bool)], 1 - share)
     return time & analysis.in_steps
-
-
-def _is_of(length: int, shapes: Sequence[Sequence[int]]) -> bool:
-    """An operator reads all positions of a cache, or a mask of them."""
-    return any(len(shape) == 4 and length in shape[2:] for shape in shapes)
 
 
 def _last_parts(analysis: RankAnalysis, rows: I64, share: float) -> Intervals:

@@ -79,7 +79,9 @@ class CompiledModules(LinkedLever):
         if _is_compiled(root, chains):
             self.leave(f"{name} is compiled by the script")
             return []
-        if any(_is_flat_shard(module) for module in root.modules()):
+        if any(
+            kind.__name__ == "FullyShardedDataParallel" for module in root.modules() for kind in type(module).__mro__
+        ):
             self.leave(f"{name} is sharded by FullyShardedDataParallel: compile before it is wrapped")
             return []
         blocks = repeated_blocks(root) if self._of_blocks else []
@@ -151,10 +153,6 @@ def _errors() -> type[Exception]:
 def _is_compiled(module: torch.nn.Module, chains: CallChains) -> bool:
     """By the script; other levers may have put something around its calls too."""
     return "_orig_mod" in module._modules or chains.of(module).is_scripts
-
-
-def _is_flat_shard(module: torch.nn.Module) -> bool:
-    return any(kind.__name__ == "FullyShardedDataParallel" for kind in type(module).__mro__)
 
 
 class GraphedModules(CompiledModules):

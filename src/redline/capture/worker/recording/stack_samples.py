@@ -141,12 +141,9 @@ class StackSampleCollector(Collector):
         self._delay_ns.append(time_ns() - due_ns)
         self._stack.append(number)
         if len(self._stack) >= _MOST_SAMPLES:
-            self._thin_out()
-
-    def _thin_out(self) -> None:
-        self._least_ns *= 2
-        for column in (self._due_ns, self._delay_ns, self._stack):
-            del column[::2]
+            self._least_ns *= 2
+            for column in (self._due_ns, self._delay_ns, self._stack):
+                del column[::2]
 
 
 class _Names:

@@ -28,6 +28,7 @@ from redline.capture.process import (
 )
 from redline.capture.shared_state import window_name
 from redline.capture.worker.exception_origin import raised_afterwards, tolerated
+from redline.capture.worker.process_context import process_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,20 +53,14 @@ def write_detached(
     """
     settings = context.settings
     folder = f"{settings.folder}/{window_name(number)}"
-    rank = _rank(settings.rank)
+    distributed = process_group()
+    rank = settings.rank if distributed is None else int(distributed.get_rank())
     target = f"{folder}/rank-{rank}.trace.json.gz"
     if settings.fork and _may_fork():
         _in_a_child(context, number, lambda: _write(context, number, export, target, member))
     else:
         raw = _export(context, export, target)
         _in_a_child(context, number, lambda: _compress(context, number, raw, target, member))
-
-
-def _rank(from_launcher: int) -> int:
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    return from_launcher
 
 
 def _may_fork() -> bool:
