@@ -57,6 +57,11 @@ def cost_of(analysis: RankAnalysis, rows: I64) -> Intervals:
     return busy | Intervals.union_of(np.maximum(gaps.start, gaps.end - CALL_NS), gaps.end)
 
 
+def launched_by(analysis: RankAnalysis, rows: I64) -> I64:
+    """Kernels that these operators launched on a GPU; on a CPU the operators themselves are claimed."""
+    return analysis.launched_under(marked(analysis, rows)) if analysis.on_gpu else np.empty(0, np.int64)
+
+
 def read_again(analysis: RankAnalysis, copies: I64) -> Intervals:
     """The same time again after each copy of a CPU: what reads the copy finds it outside the cache."""
     spans = analysis.timeline.spans

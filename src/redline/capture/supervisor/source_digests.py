@@ -160,8 +160,7 @@ class SourceDigests:
             return []
         known = {trace_key(slot, window): (slot, window) for slot in self._slots() for window in slot.windows()}
         waiting = {key for key, (_, window) in known.items() if window[at.STATE] == at.WRITTEN} - self._seen
-        missed = len(self._waiting - known.keys() - self._seen)
-        self._totals = replace(self._totals, missed=self._totals.missed + missed)
+        self._add(missed=len(self._waiting - known.keys() - self._seen))
         self._seen &= known.keys()
         self._kept.deleted &= known.keys()
         self._waiting = waiting
@@ -206,8 +205,7 @@ class SourceDigests:
                 continue
             if "ranks" in told:
                 running.answer = told["ranks"]
-                choosing_cpu_ns = self._totals.choosing_cpu_ns + int(told["cpu_ns"])
-                self._totals = replace(self._totals, choosing_cpu_ns=choosing_cpu_ns)
+                self._add(choosing_cpu_ns=int(told["cpu_ns"]))
             elif running.done < len(running.traces):
                 trace = running.traces[running.done]
                 running.done += 1
@@ -227,12 +225,7 @@ class SourceDigests:
             cpu_ns=int(told["cpu_ns"]),
             wall_ns=int(told["wall_ns"]),
         )
-        self._totals = replace(
-            self._totals,
-            written=self._totals.written + 1,
-            size_bytes=self._totals.size_bytes + trace.digest.size_bytes,
-            wall_ns=self._totals.wall_ns + trace.digest.wall_ns,
-        )
+        self._add(written=1, size_bytes=trace.digest.size_bytes, wall_ns=trace.digest.wall_ns)
         self._newest.append(trace.digest)
         if trace.digest.why:
             self._troubles.add(f"{named(trace.digest)}: its trace is damaged ({trace.digest.why}), and is kept")
@@ -245,7 +238,7 @@ class SourceDigests:
         self._in_a_row += 1
         self._seen.add(trace.key)
         self._remove_parts(trace)
-        self._totals = replace(self._totals, failed=self._totals.failed + 1)
+        self._add(failed=1)
         self._newest.append(replace(trace.digest, state=FAILED, why=why))
         self._troubles.add(f"{named(trace.digest)}: {why}; its trace is kept")
 
@@ -258,13 +251,12 @@ class SourceDigests:
             target.parent.rmdir()
 
     def _account(self, usage: resource.struct_rusage) -> None:
-        cpu_ns = round(1e9 * (usage.ru_utime + usage.ru_stime))
-        self._totals = replace(
-            self._totals,
-            peak_bytes=max(self._totals.peak_bytes, 1024 * usage.ru_maxrss),
-            cpu_ns=self._totals.cpu_ns + cpu_ns,
-            processes=self._totals.processes + 1,
-        )
+        self._add(processes=1, cpu_ns=round(1e9 * (usage.ru_utime + usage.ru_stime)))
+        self._totals = replace(self._totals, peak_bytes=max(self._totals.peak_bytes, 1024 * usage.ru_maxrss))
+
+    def _add(self, **amounts: int) -> None:
+        sums: dict[str, Any] = {name: getattr(self._totals, name) + amount for name, amount in amounts.items()}
+        self._totals = replace(self._totals, **sums)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
@@ -273,5 +265,4 @@ class SourceDigests:
             with suppress(ValueError):  # it is listed no more
                 self._newest[self._newest.index(trace.digest)] = replace(trace.digest, trace=what)
             if what == DELETED:
-                deleted_bytes = self._totals.deleted_bytes + trace.digest.trace_bytes
-                self._totals = replace(self._totals, deleted=self._totals.deleted + 1, deleted_bytes=deleted_bytes)
+                self._add(deleted=1, deleted_bytes=trace.digest.trace_bytes)

@@ -6,6 +6,7 @@ import numpy as np
 
 from redline.findings import exposed as comm
 from redline.findings.evidence import Evidence, Grade
+from redline.findings.operator_cost import launched_by
 from redline.findings.rule import (
     ClaimOrder,
     JobMatch,
@@ -356,7 +357,7 @@ def unused_parameter_search(analysis: RankAnalysis) -> RuleMatch | None:
     copies = _in_steps(analysis, analysis.rows_named(schema.is_output_copy, Kind.OPERATOR))
     rows = np.concatenate([searches, copies])
     time = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])
-    claim = analysis.idle_after(time) | analysis.busy_with(_launched_by(analysis, copies))
+    claim = analysis.idle_after(time) | analysis.busy_with(launched_by(analysis, copies))
     return RuleMatch(
         claim,
         searches=len(searches),
@@ -368,14 +369,6 @@ def unused_parameter_search(analysis: RankAnalysis) -> RuleMatch | None:
 
 def _in_steps(analysis: RankAnalysis, rows: I64) -> I64:
     return rows[analysis.in_steps.contains(analysis.timeline.spans.start_ns[rows])]
-
-
-def _launched_by(analysis: RankAnalysis, rows: I64) -> I64:
-    if not analysis.on_gpu:
-        return np.empty(0, np.int64)
-    chosen = np.zeros(len(analysis.timeline.spans), bool)
-    chosen[rows] = True
-    return analysis.launched_under(chosen)
 
 
 def _map_ns(analysis: RankAnalysis) -> int:
