@@ -113,7 +113,7 @@ class StepParts:
         """A call with these tensors is another part of the step of the call before it."""
         now = set(tensors)
         shared = now & self._fresh
-        known = set().union(*self._steps_before)
+        known = set[TensorState]().union(*self._steps_before)
         if shared and now - shared and now - shared <= known and self._parts < _MOST_PARTS:
             self._parts += 1
             self._step |= now
