@@ -303,8 +303,6 @@ def _of_job(rule: Rule, matched: JobMatch, gain: JobGain, claimed: Sequence[Inte
         alone = line.joined(claims[places]) & line.joined([rank.exposed for rank in ranks]) & in_steps
         rest = alone - line.joined(claimed[places])
         _add_matches(total, matched, places, (line, begin_ns, end_ns), (alone, rest), diagnosis)
-        if rule.of_one_rank:
-            continue
         total.claimed_pieces.append(gain.pieces_of(places, line, rest))
         if matched.beside:
             alone |= line.joined(matched.beside[places]) & in_steps

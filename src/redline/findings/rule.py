@@ -146,7 +146,6 @@ class Rule:
     what_if: WhatIf = claimed_time_gone  # what its fix changes on a rank, to replay the step with the cause gone
     what_if_job: Callable[[Diagnosis], tuple[Change, ...]] | None = None  # instead, where it takes all ranks to say
     no_replay: str = ""  # why no replay can tell what the fix gains
-    of_one_rank: bool = False  # ranks wait in turn for one cause: the job gains what one of them does, not all of it
     is_indirect: bool = False  # it costs time only with another cause, which is named first where both gain the same
     is_launch_bound: bool = False  # the host launches too slowly: until that is fixed, shorter kernels gain little
     applies_to_plans: bool = False

@@ -50,7 +50,6 @@ class JobView:
     """The questions that a lever may ask about the job."""
 
     outermost: Callable[[], torch.nn.Module | None]  # the module that the script calls, as far as it was seen
-    at_next_call: Callable[[Callable[[torch.nn.Module], None]], None]  # do it when the next module is called
     optimizers: Callable[[], Iterable[Optimizer]]  # that have stepped
     each_root: Callable[[Callable[[torch.nn.Module], None]], None]  # do it at the first call of an outermost module
     safely: Callable[[Callable[[], None]], None]  # do it in a hook; where it fails, the lever is out
