@@ -28,14 +28,12 @@ _RESTART = re.compile(r"restart-([0-9]+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """What a file of ours is and how it was made; the first fields of every artifact."""
+    """The kind of a file of ours, and how it was made; the first fields of every artifact."""
 
     kind: str
     schema_version: int
-    made_by: str
-    """The command line or function that made the file."""
-    synthetic: bool = False
-    """True when any of the content was generated or simulated rather than measured."""
+    made_by: str  # the command line or function that made the file
+    synthetic: bool = False  # true when any of the content was generated or simulated rather than measured
     redline_version: str = __version__
 
     def to_dict(self) -> dict[str, object]:
@@ -200,7 +198,7 @@ _OWN_JSON = re.compile(rb'\{\s*"kind": "(?:' + _REPORTS + rb')",.{1,2000}"redlin
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a page or the JSON of a report that Redline wrote."""
+    """True of a page or the JSON of a report that Redline wrote."""
     try:
         head = read_beginning(path, 4096)
     except (InputError, OSError):
@@ -264,12 +262,12 @@ def _field(record: Mapping[str, object], name: str, wanted: type[T], where: str)
 
 
 def window_number(name: str) -> int | None:
-    """Of a folder of this name; None where it is no window."""
+    """The number in the name of a folder; None where it is no window."""
     return _number(_WINDOW, name)
 
 
 def restart_number(name: str) -> int | None:
-    """Of a folder of this name; None where it is no restart. Before the first, there is no such folder."""
+    """The number in the name of a folder; None where it is no restart. Before the first, there is no such folder."""
     return _number(_RESTART, name)
 
 

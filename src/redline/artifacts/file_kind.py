@@ -136,7 +136,7 @@ def _beyond(value: object, least: float, most: float, place: str = "", depth: in
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """Of a file that others append to: one that never ends is cut, and then is none that can be read."""
+    """Lines of a file that others append to: one that never ends is cut, and then is none that can be read."""
     with os.fdopen(open_ordinary(path), "rb") as file:
         while line := file.readline(_LONGEST_LINE):
             yield line

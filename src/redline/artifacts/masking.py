@@ -120,7 +120,6 @@ def looks_random(value: str) -> bool:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value is one, by the name that it has."""
     sureness = _sureness(name)
     if not sureness or _SAYS_NOTHING.fullmatch(value):
         return False
@@ -132,16 +131,12 @@ def is_secret(name: str, value: str) -> bool:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _mask(_: str) -> str:
-    return MASK
-
-
 def may_hold_secret(text: str) -> bool:
     lower = text.lower()
     return any(hint in lower for hint in HINTS)
 
 
-def masked(text: str, replace: Replace = _mask) -> str:
+def masked(text: str, replace: Replace = lambda _: MASK) -> str:
     """The text with each secret replaced, by the mask if nothing else is asked for."""
     if not may_hold_secret(text):
         return text
@@ -170,7 +165,7 @@ def _assigned(match: re.Match[str], replace: Replace) -> str:
 
 
 def masked_texts(texts: Iterable[str]) -> list[str]:
-    """Of many: quick where there is nothing to mask."""
+    """Mask many texts: quick where there is nothing to mask."""
     known = list(texts)
     whole = "\n".join(known).lower()
     hints = [hint for hint in HINTS if hint in whole]
@@ -277,7 +272,7 @@ def _suspect_lines(text: bytes, lower: bytes, hint: bytes) -> set[int]:
 
 @lru_cache(maxsize=1 << 14)
 def _is_suspect(content: bytes) -> bool:
-    """Of what stands between two quotes; a quote inside of a string is written with a backslash before it."""
+    """True of text between two quotes; a quote inside of a string is written with a backslash before it."""
     text = content.decode("utf-8", "surrogateescape")
     return text.endswith("\\") or "\n" in text or may_name_secret(text) or masked(text) != text
 

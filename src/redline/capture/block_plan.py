@@ -35,7 +35,6 @@ class BlockPlan:
         return 2 * self.turns * self.block
 
     def is_changed(self, step: int) -> bool:
-        """Whether this step runs with the change."""
         if step < self.first:
             return warms_up_changed(step - self.begun + 1)
         pair, at = divmod(step - self.first, self.pair)
@@ -57,5 +56,5 @@ class BlockPlan:
 
 
 def warms_up_changed(step: int) -> bool:
-    """Whether a step before the first pair runs with the change, counted from the beginning of the trial."""
+    """True of a step before the first pair that runs with the change, counted from the beginning of the trial."""
     return WARM_UP < step <= 2 * WARM_UP

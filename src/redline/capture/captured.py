@@ -1,4 +1,4 @@
-"""What the record of a run says of the traces that are diagnosed: which window they are, and how like the others."""
+"""A window of a run that is diagnosed, by the record of the run: which one it is, and how like the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redline.artifacts import DIGEST_ENDING, restart_number, window_number
-from redline.capture.run_record import CAPTURED, DIGESTS, NAME, RankRecord, RunRecord, WindowRecord, read_record
+from redline.capture.run_record import CAPTURED, DIGESTS, NAME, RankRecord, RunRecord, read_record
 from redline.errors import InputError
 
 TIMED = 0  # the number of the window of fixed duration
@@ -30,20 +30,16 @@ class Captured:
     """A window of a run that `redline run` watched."""
 
     window: int
-    windows: int
-    """Of the run, on the rank that has most."""
+    windows: int  # in the run, on the rank that has most
     restart: int
     first_step: int
     steps: int
-    asked_steps: int
-    """More than `steps` where the window was cut short."""
+    asked_steps: int  # more than `steps` where the window was cut short
     run_steps: int
-    slowdown: float | None
-    """Of the middle rank: `captured_step_ns` over `usual_step_ns`."""
+    slowdown: float | None  # `captured_step_ns` over `usual_step_ns`, on the middle rank
     captured_step_ns: int | None
     usual_step_ns: int | None
-    condition: str
-    """That asked for the window: then captured steps are no sample of all."""
+    condition: str  # that asked for the window: then captured steps are no sample of all
     cut_short: str
     """Why, in the words of the process that noted it; "" where it was not, or nobody said why."""
     absent: tuple[Absent, ...]
@@ -52,15 +48,6 @@ class Captured:
     def is_timed(self) -> bool:
         """It is a stretch of time, not steps: none had been recognised."""
         return self.window == TIMED
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunWindow:
-    """Where the files of a window are, as `redline run` has put them there."""
-
-    run: Path
-    restart: int
-    number: int
 
 
 def captured_of(files: Sequence[Path]) -> Captured | None:
@@ -77,32 +64,32 @@ def window_of(files: Sequence[Path]) -> tuple[RunRecord, int, int] | None:
     window = _only_window(files)
     if window is None:
         return None
+    run, number, restart = window
     try:
-        record = read_record(window.run / NAME)
+        return read_record(run / NAME), number, restart
     except InputError:
         return None
-    return record, window.number, window.restart
 
 
 def run_folder_of(files: Sequence[Path]) -> Path | None:
     """The folder of the run whose window these files are of; None where they are of none."""
     window = _only_window(files)
-    return None if window is None else window.run
+    return None if window is None else window[0]
 
 
-def _only_window(files: Sequence[Path]) -> RunWindow | None:
-    """Of traces, of digests, or of both."""
+def _only_window(files: Sequence[Path]) -> tuple[Path, int, int] | None:
+    """The folder of the run that these traces and digests are in, and the numbers of their window and restart."""
     windows = {_window(folder) for folder in {path.absolute().parent for path in files}}
     return windows.pop() if len(windows) == 1 else None
 
 
-def _window(folder: Path) -> RunWindow | None:
+def _window(folder: Path) -> tuple[Path, int, int] | None:
     number, restart = window_number(folder.name), restart_number(folder.parent.name)
     if number is None:
         return None
     run = folder.parent if restart is None else folder.parent.parent
     run = run.parent if run.name == DIGESTS and not (run / NAME).is_file() else run
-    return RunWindow(run=run, restart=restart or 0, number=number)
+    return run, number, restart or 0
 
 
 def _rank(path: Path) -> int:
@@ -119,7 +106,8 @@ def captured(record: RunRecord, number: int, restart: int = 0, read: Collection[
     parts = [(rank, window) for rank in ranks for window in rank.windows if window.number == number]
     if not parts:
         return None
-    middle = _middle(parts)
+    known = sorted((part for part in parts if part[1].slowdown and part[1].steps), key=lambda it: it[1].slowdown or 0)
+    middle = known[(len(known) - 1) // 2] if known else None
     return Captured(
         window=number,
         windows=max(rank.windows[-1].number for rank in ranks if rank.windows),
@@ -135,12 +123,6 @@ def captured(record: RunRecord, number: int, restart: int = 0, read: Collection[
         cut_short=_cut_short(ranks, number),
         absent=_absent(record, ranks, number, read),
     )
-
-
-def _middle(parts: Sequence[tuple[RankRecord, WindowRecord]]) -> tuple[RankRecord, WindowRecord] | None:
-    """The rank whose slow-down is the middle one, with its window."""
-    known = sorted((part for part in parts if part[1].slowdown and part[1].steps), key=lambda it: it[1].slowdown or 0)
-    return known[(len(known) - 1) // 2] if known else None
 
 
 def _cut_short(ranks: Sequence[RankRecord], number: int) -> str:

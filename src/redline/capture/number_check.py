@@ -1,12 +1,8 @@
-"""What a process is told whose numbers are recorded: seed, steps, and how its results are perturbed."""
+"""The settings of a process whose numbers are recorded: seed, steps, and how its results are perturbed."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-
-TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from dataclasses import dataclass
 
 FILE_KIND = "numbers"
 FILE_SCHEMA = 1
@@ -32,10 +28,3 @@ class NumberCheck:
     sum_eps: float = 0.0  # the same for losses and long sums, which stay in fp32 where the rest is of lower precision
     perturbation: int = 0  # seed of that
     fp32: bool = False  # autocast and other ways to compute in lower precision are off
-
-    def to_settings(self) -> dict[str, object]:
-        return asdict(self)
-
-    @classmethod
-    def from_settings(cls, values: Mapping[str, object]) -> NumberCheck:
-        return cls(**values)  # type: ignore[arg-type]

@@ -30,10 +30,9 @@ class Place:
     details: Mapping[str, Any] = field(default_factory=dict)  # what was known at run time, by kind of place
 
     def told(self) -> dict[str, object]:
-        """As JSON."""
         return asdict(self)
 
 
 def places_in(facts: Mapping[str, Any]) -> tuple[Place, ...]:
-    """Of what a rank told of itself."""
+    """Read the places among the facts that a rank told of itself."""
     return tuple(Place(**told) for told in facts.get("places", ()))

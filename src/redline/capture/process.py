@@ -1,4 +1,4 @@
-"""What the system says of processes and their machine: whether one lives, its memory, and which files it may open."""
+"""Processes and their machine, by the system: whether one lives, its memory, and which files it may open."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME_LETTERS = 26  # of a limit, in that file
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs. One that has ended may stay in the list of processes where nobody asks how it ended."""
+    """True while it runs. One that has ended may stay in the list of processes where nobody asks how it ended."""
     with tolerated(OSError):
         os.kill(pid, 0)
         with open_file(f"/proc/{pid}/stat", "rb") as file:
@@ -37,7 +37,7 @@ def is_alive(pid: int) -> bool:
 
 
 def files_may_end_us() -> bool:
-    """Whether this process ends where it writes beyond the size that files may have: Python ignores the signal for it,
+    """Writing beyond the size that files may have would end this process: Python ignores the signal for it,
     and a script may have undone that."""
     import resource
     import signal
@@ -57,7 +57,7 @@ def peak_bytes() -> int:
 
 
 def available_bytes(groups: str = _GROUPS) -> int:
-    """What the machine could still give, and the limits of the control groups of this process."""
+    """Memory that the machine could still give, within the limits of the control groups of this process."""
     left = [_kilobytes("/proc/meminfo", b"MemAvailable") * 1024]
     for folder in control_groups("memory", groups):
         for names in _OF_GROUPS:
@@ -92,7 +92,7 @@ def control_groups(controller: str, groups: str = _GROUPS) -> Iterator[str]:
 
 
 def has_memory_limit() -> bool:
-    """Whether what the process maps is limited (`ulimit -v`, `ulimit -d`): every thread then takes of it, for good."""
+    """True if what the process maps is limited (`ulimit -v`, `ulimit -d`): every thread then takes of it, for good."""
     with tolerated(OSError):
         return bool(_memory_limits())
     return True
@@ -115,7 +115,7 @@ def _memory_limits() -> dict[bytes, int]:
 
 
 def has_bf16_units() -> bool:
-    """Whether this CPU has instructions for bfloat16: without, it computes them as float32, after conversion."""
+    """True if this CPU has instructions for bfloat16: without, it computes them as float32, after conversion."""
     with open_file("/proc/cpuinfo", "rb") as file:
         named = next((line for line in file if line.startswith((b"flags", b"Features"))), b"")
     return not {b"avx512_bf16", b"amx_bf16", b"bf16"}.isdisjoint(named.split())
@@ -128,7 +128,7 @@ def _kilobytes(path: str, name: bytes) -> int:
 
 
 def system_file(path: str, most_bytes: int = 4096) -> bytes:
-    """What a small file of the kernel says, in three calls: it is read between two steps."""
+    """Read a small file of the kernel in three calls: it is done between two steps."""
     descriptor = open_descriptor(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return read_descriptor(descriptor, most_bytes)

@@ -1,4 +1,4 @@
-"""What a run leaves behind beside its traces: `run.json`, with everything but the times of single steps."""
+"""The record of a run, `run.json`: everything beside its traces but the times of single steps."""
 
 from __future__ import annotations
 
@@ -28,23 +28,18 @@ class WindowRecord:
     """A few steps that were captured on one rank."""
 
     number: int
-    state: str
-    """written, digested (its trace was deleted since), or why not: no space, incomplete, failed, killed."""
+    state: str  # written, digested (its trace was deleted since), or why not: no space, incomplete, failed, killed
     first_step: int
     steps: int
     length_ns: int
-    stall_ns: int
-    """How long the rank stood still to stop recording and hand the result over."""
+    stall_ns: int  # how long the rank stood still to stop recording and hand the result over
     writing_ns: int
-    writing_cpu_ns: int
-    """CPU time of the process that wrote the trace, beside the job."""
-    path: str
-    """Relative to the folder of the run."""
+    writing_cpu_ns: int  # CPU time of the process that wrote the trace, beside the job
+    path: str  # relative to the folder of the run
     raw_bytes: int
     size_bytes: int
     sha256: str
-    slowdown: float | None
-    """Length of a captured step over that of a usual one; None where there is no other."""
+    slowdown: float | None  # length of a captured step over that of a usual one; None where there is no other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,25 +51,18 @@ class RankRecord:
     host: str
     pid: int
     steps: int
-    step_kind: str
-    """optimizer, calls, by hand, or none: what ends a step."""
-    step_ns: int | None
-    """The median of steps that were neither captured nor among the first."""
+    step_kind: str  # optimizer, calls, by hand, or none: what ends a step
+    step_ns: int | None  # the median of steps that were neither captured nor among the first
     step_p10_ns: int | None
     step_p90_ns: int | None
     slowest_ns: int | None
-    step_mean_ns: int | None
-    """Of the same steps, as is the wait below."""
-    step_wait_ns: int | None
-    """Waiting for the data loader in a step, on average."""
-    input_wait_ns: int
-    """Waiting for the data loader, in the whole run."""
+    step_mean_ns: int | None  # the mean of the same steps, as is the wait below
+    step_wait_ns: int | None  # waiting for the data loader in a step, on average
+    input_wait_ns: int  # waiting for the data loader, in the whole run
     batches: int
     peak_bytes: int
-    capture_cost_ns: int
-    """Time that the process spent on being captured."""
-    finished: bool
-    """It came to its end in the orderly way; a killed process does not."""
+    capture_cost_ns: int  # time that the process spent on being captured
+    finished: bool  # it came to its end in the orderly way; a killed process does not
     windows: tuple[WindowRecord, ...]
     notes: tuple[dict[str, Any], ...]
     facts: dict[str, Any]
@@ -95,16 +83,14 @@ class RunRecord:
     ranks: tuple[RankRecord, ...]
     machine: dict[str, Any]
     settings: dict[str, Any]
-    watcher_cpu_ns: int = 0
-    """CPU time of the process that watched."""
+    watcher_cpu_ns: int = 0  # CPU time of the process that watched
     notes: tuple[str, ...] = ()
     stalls: tuple[dict[str, Any], ...] = ()
-    digests: DigestsRecord | None = None
-    """None where none were asked for."""
+    digests: DigestsRecord | None = None  # None where none were asked for
 
     @property
     def is_diagnosable(self) -> bool:
-        """Whether there is a trace, or the digest of one."""
+        """There is a trace, or the digest of one."""
         return any(window.state in CAPTURED for rank in self.ranks for window in rank.windows)
 
 
@@ -134,7 +120,7 @@ def read_record(path: Path) -> RunRecord:
 
 
 def _unsound(record: RunRecord) -> Iterator[str]:
-    """What cannot be: anybody may have written the file."""
+    """Name values that cannot be: anybody may have written the file."""
     if not 0 <= record.world <= _MOST_RANKS:
         yield f"world is {record.world}"
     steps = record.settings.get("steps", 0)
@@ -151,44 +137,32 @@ class RankDigest:
     window: int
     first_step: int
     steps: int
-    state: str
-    """written or failed."""
-    why: str
-    """Why it failed, or what is wrong with its trace."""
-    path: str
-    """Relative to the folder of the run."""
+    state: str  # written or failed
+    why: str  # why it failed, or what is wrong with its trace
+    path: str  # relative to the folder of the run
     size_bytes: int
     trace_bytes: int
     wall_ns: int
     cpu_ns: int
-    trace: str
-    """kept, deleted, or why the rule spared it: late or slow."""
+    trace: str  # kept, deleted, or why the rule spared it: late or slow
 
 
 @dataclass(frozen=True, kw_only=True)
 class DigestsRecord:
     """All digests of a run, by one watcher or several."""
 
-    keep_traces: int | None
-    """Windows whose traces stay; None where all do."""
-    wait_s: float
-    """That the watcher waits for digests at most when the job is over."""
+    keep_traces: int | None  # windows whose traces stay; None where all do
+    wait_s: float  # that the watcher waits for digests at most when the job is over
     written: int = 0
     failed: int = 0
-    missed: int = 0
-    """Traces that made room for newer ones before they were digested."""
+    missed: int = 0  # traces that made room for newer ones before they were digested
     size_bytes: int = 0
-    processes: int = 0
-    """That digested and chose, one after the other."""
-    cpu_ns: int = 0
-    """Of these processes, with starting them."""
+    processes: int = 0  # that digested and chose, one after the other
+    cpu_ns: int = 0  # CPU time of these processes, with starting them
     wall_ns: int = 0
-    choosing_cpu_ns: int = 0
-    """Of it, to find out which ranks stand out."""
-    peak_bytes: int = 0
-    """The largest memory of any of them."""
-    deleted: int = 0
-    """Traces."""
+    choosing_cpu_ns: int = 0  # CPU time of them to find out which ranks stand out
+    peak_bytes: int = 0  # the largest memory of any of them
+    deleted: int = 0  # traces
     deleted_bytes: int = 0
     newest: tuple[RankDigest, ...] = ()
 

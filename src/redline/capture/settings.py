@@ -1,4 +1,4 @@
-"""What the processes of a job are told: where to write, and which steps to capture."""
+"""Settings that the processes of a job get: where to write, and which steps to capture."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 TYPE_CHECKING = False  # this runs in the user's process: it imports next to nothing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
 VARIABLE = "REDLINE_WORKER"  # of the environment; gone before the user's script begins
 FORMER_PATH = "REDLINE_PYTHONPATH"  # what PYTHONPATH was, if it was set
@@ -52,7 +53,7 @@ class Settings:
     guarded: Sequence[str] = ()  # folders to which the job must not write
     places: bool = False  # tell where in the user's files things are made that levers change
     scratch: str = ""  # the folder to which it may, wherever that lies
-    numbers: Mapping[str, object] = {}  # of a NumberCheck; none where no numbers are recorded
+    numbers: Mapping[str, Any] = {}  # of a NumberCheck; none where no numbers are recorded
 
     def __init__(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():
@@ -60,7 +61,7 @@ class Settings:
 
     @property
     def is_file_guarded(self) -> bool:
-        """Whether it matters what the job writes: it must not, or what it wrote is told with its numbers."""
+        """It matters what the job writes: it must not, or what it wrote is told with its numbers."""
         return bool(self.guarded or self.numbers)
 
     def to_text(self) -> str:
@@ -72,7 +73,7 @@ class Settings:
 
 
 def environment_for(inherited: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """What a Python has to be started with to be watched: it begins in our folder `boot`."""
+    """The environment in which a Python is watched: it begins in our folder `boot`."""
     boot = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")  # noqa: PTH100, PTH118, PTH120
     former = inherited.get("PYTHONPATH")
     kind = settings.launcher or ("elastic" if settings.elastic else "plain")

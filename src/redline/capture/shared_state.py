@@ -76,7 +76,7 @@ def public_number(number: int) -> int:
 
 
 class ProcessSlot:
-    """What one process of the job writes, and its watcher reads."""
+    """The words, windows and steps that one process of the job writes, and its watcher reads."""
 
     def __init__(self, memory: memoryview[int]) -> None:
         self._memory = memory

@@ -66,7 +66,7 @@ class Total:
 
     @property
     def commonest_names(self) -> dict[str, str]:
-        """What most ranks say."""
+        """The names that most ranks say."""
         return {name: texts.most_common(1)[0][0] for name, texts in self._names.items()}
 
     @property
@@ -104,7 +104,7 @@ class Pieces:
         return Pieces(step=step, start_ns=union.start + shift_ns, end_ns=union.end + shift_ns)
 
     def union_by_step(self, steps: int) -> I64:
-        """Of each step how long any rank has a piece."""
+        """How long any rank has a piece, by step."""
         if not len(self.step):
             return np.zeros(steps, np.int64)
         union, _, apart_ns = self._union()
@@ -172,7 +172,7 @@ class JobGain:
         return float(by_step.sum()) / max(float(self.lengths_ns.sum()), 1.0)
 
     def steady_share(self, by_step: I64) -> float:
-        """Of steps of usual length only."""
+        """The share of steps of usual length only."""
         usual = is_usual(self.lengths_ns)
         return float(by_step[usual].sum()) / max(float(self.lengths_ns[usual].sum()), 1.0)
 
@@ -243,7 +243,7 @@ def with_forecasts(
 
 
 def _rank(finding: Finding, is_indirect: bool) -> tuple[bool, float, bool, float, float, str]:
-    """What gains most comes first, by the share that is shown; last is what nobody should act on."""
+    """Sort by gain, the largest first, by the share that is shown; last is what nobody should act on."""
     share, expected_ns = round(finding.expected_share, _SHOWN_DIGITS), finding.expected_ns
     return finding.is_void, -share, is_indirect, -finding.bound_ns, -expected_ns, finding.code
 
@@ -282,7 +282,7 @@ def _on_ranks(diagnosis: Diagnosis, rules: Sequence[Rule]) -> dict[str, Total]:
 
 
 def _with_exchanges(rule: Rule, diagnosis: Diagnosis, place: int, match: RankMatch) -> RankMatch:
-    """What it gains alone, with the transfer that ends with it; waiting for late ranks only moves elsewhere."""
+    """Add the transfer that ends with it to its own gain; waiting for late ranks only moves elsewhere."""
     if rule.ends is None:
         return match
     rank = diagnosis.ranks[place]
@@ -303,8 +303,6 @@ def _of_job(rule: Rule, matched: JobMatch, gain: JobGain, claimed: Sequence[Inte
         alone = line.joined(claims[places]) & line.joined([rank.exposed for rank in ranks]) & in_steps
         rest = alone - line.joined(claimed[places])
         _add_matches(total, matched, places, (line, begin_ns, end_ns), (alone, rest), diagnosis)
-        if rule.of_one_rank:
-            continue
         total.claimed_pieces.append(gain.pieces_of(places, line, rest))
         if matched.beside:
             alone |= line.joined(matched.beside[places]) & in_steps

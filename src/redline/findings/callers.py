@@ -16,7 +16,7 @@ from redline.trace import schema
 
 
 def caller_of(analysis: RankAnalysis, rows: I64, weight_ns: I64) -> dict[str, str]:
-    """Of these rows of operators, calls or Python: the heaviest operator around them, and who called it."""
+    """The heaviest operator around these rows of operators, calls or Python, and who called it."""
     timeline = analysis.timeline
     names = np.append(timeline.spans.name, NONE)[outermost_operators(timeline, rows)]
     sites = sites_of(timeline, rows)

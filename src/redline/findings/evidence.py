@@ -1,4 +1,4 @@
-"""What stands behind a finding: sentences with their values, the grade of its fix, and what that does to numbers."""
+"""Evidence of a finding: sentences with their values, the grade of its fix, and what that does to numbers."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ _LINE = re.compile(r"\.py(:|\()\d+")
 
 
 class Grade(StrEnum):
-    """What stands behind a fix."""
+    """The evidence behind a fix."""
 
     MEASURED = "measured"  # gains were measured and published
     DOCUMENTED = "documented"  # by those who wrote what it changes
@@ -17,7 +17,7 @@ class Grade(StrEnum):
 
 
 class Bearing(StrEnum):
-    """What a sentence does to the claim of its finding."""
+    """The effect of a sentence on the claim of its finding."""
 
     SUPPORTS = "supports"
     WEAKENS = "weakens"  # the claim holds, but less may be gained than it says; never left out

@@ -67,7 +67,7 @@ def begun_in_steps(rank: Digest, chosen: Mask) -> Mask:
 
 
 def matter(diagnosis: Diagnosis, chosen: Sequence[Mask], least_share: float) -> bool:
-    """Whether the chosen exchanges can be exposed for this share of the steps at all: quick to say for many ranks."""
+    """The chosen exchanges can be exposed for this share of the steps at all: quick to say for many ranks."""
     exposed_ns = 0
     for rank, mask in zip(diagnosis.ranks, chosen, strict=True):
         exchanges = rank.exchanges
@@ -193,7 +193,7 @@ def open_by_step(rank: Digest, chosen: Mask) -> I64:
 
 
 def hideable(rank: Digest, time: Intervals) -> Intervals:
-    """Of exposed time, the last part in each step that is no longer than what is computed in it: no more can hide."""
+    """The last part of exposed time in each step, no longer than what is computed in it: no more can hide."""
     return latest(rank, time, rank.ledger.steps[:, [place(account) for account in COMPUTE]].sum(axis=1))
 
 
@@ -222,19 +222,19 @@ def last_part(time: Intervals, share: float) -> Intervals:
 
 
 def untold_figures(diagnosis: Diagnosis) -> dict[str, float]:
-    """Of the exposed communication, what is of exchanges seen on one rank only; and whether all ranks were recorded."""
+    """The share of exposed communication that was seen on one rank only; and whether all ranks were recorded."""
     share = diagnosis.unmatched_ns / diagnosis.exposed_ns if diagnosis.exposed_ns else 0.0
     all_recorded = 1 < len(diagnosis.ranks) >= diagnosis.world_size
     return {"untold_share": share, "all_recorded": float(all_recorded)}
 
 
 def unknown_exchanges(rank: Digest) -> Mask:
-    """Of which not even the kind is known."""
+    """Exchanges of which not even the kind is known."""
     return exchanges_where(rank, lambda series: series.collective == "unknown")
 
 
 def in_steps_ns(diagnosis: Diagnosis, times: Sequence[Intervals]) -> float:
-    """Of these times of each rank what is inside its steps, added up."""
+    """The part of these times of each rank that is inside its steps, added up."""
     ledgers = (rank.ledger for rank in diagnosis.ranks)
     pairs = zip(ledgers, times, strict=True)
     return float(sum(int(time.overlap_with(ledger.start_ns, ledger.end_ns).sum()) for ledger, time in pairs))

@@ -20,7 +20,7 @@ class ClaimedTime:
 
 @dataclass(frozen=True, kw_only=True)
 class GainForecast:
-    """What a fix gains by the replay of the steps with its cause gone, as the only fix; of the average step."""
+    """The gain of a fix by the replay of the steps with its cause gone, as the only fix; of the average step."""
 
     gain_ns: float  # at most what the finding can gain alone
     replayed_ns: float  # what the replay says, which may be more
@@ -48,12 +48,12 @@ class Finding:
 
     @property
     def forecast_ns(self) -> float | None:
-        """What it gains as the only fix, by a replay; None where there is no forecast."""
+        """The gain as the only fix, by a replay; None where there is no forecast."""
         return None if self.forecast is None or self.forecast.declined else self.forecast.gain_ns
 
     @property
     def expected_ns(self) -> float:
-        """What it gains as the only fix: by the forecast where there is one, else at most."""
+        """The gain as the only fix: by the forecast where there is one, else at most."""
         return self.alone_ns if self.forecast_ns is None else self.forecast_ns
 
     @property
@@ -62,7 +62,7 @@ class Finding:
 
     @property
     def is_void(self) -> bool:
-        """Whether its page says to ignore it in such a trace."""
+        """Its page says to ignore it in such a trace."""
         return any(sentence.bearing is Bearing.VOIDS for sentence in self.evidence)
 
     @property
@@ -77,7 +77,7 @@ class Finding:
 
     @property
     def share(self) -> float:
-        """Of the step, that is claimed by no other finding."""
+        """The share of the step that is claimed by no other finding."""
         return self.bound_ns / self.step_ns if self.step_ns else 0.0
 
     @property
@@ -91,7 +91,7 @@ class Finding:
 
 
 class Limit(StrEnum):
-    """What a job is limited by."""
+    """The limit of a job."""
 
     COMPUTE = "compute"
     MEMORY = "memory bandwidth"
@@ -127,7 +127,7 @@ class Verdict:
 
     @property
     def lost_share(self) -> float:
-        """Of the judged step: waiting, copying and exposed communication together."""
+        """The share of the judged step that is waiting, copying and exposed communication together."""
         return self.judged_idle_share + self.copy_share + self.exposed_share
 
 

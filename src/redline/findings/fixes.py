@@ -1,5 +1,7 @@
 """Smallest fixes filled with what was seen: this optimizer, this loader, these cores."""
 
+from dataclasses import replace
+
 from redline.findings.evidence import Evidence
 from redline.findings.rule import MatchTotals
 from redline.ledger.rank.rank_analysis import RankAnalysis
@@ -12,32 +14,30 @@ HAVE_FUSED = frozenset({"Adagrad", "Adam", "AdamW", "SGD"})
 HAVE_FOREACH = frozenset({"ASGD", "Adadelta", "Adafactor", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop"})
 
 
+_FUSED = Evidence(
+    "Add fused=True where {optimizer} is created, and keep its other arguments: {optimizer}(..., fused=True)."
+)
+_FOREACH = Evidence(
+    "Add foreach=True where {optimizer} is created, and keep its other arguments: {optimizer}(..., foreach=True)."
+)
+_BY_HAND = Evidence(
+    "Write the update of {optimizer} with torch._foreach_* operators, or compile it: "
+    "step = torch.compile(optimizer.step)."
+)
+
+
 def optimizer_fix(totals: MatchTotals) -> Evidence:
     """For an optimizer that works on one parameter after the other."""
     kind = totals.names["optimizer"].removesuffix(".step")
-    if kind in HAVE_FUSED:
-        return Evidence(
-            "Add fused=True where {optimizer} is created, and keep its other arguments: {optimizer}(..., fused=True).",
-            {"optimizer": kind},
-        )
-    if kind in HAVE_FOREACH:
-        return Evidence(
-            "Add foreach=True where {optimizer} is created, and keep its other arguments: "
-            "{optimizer}(..., foreach=True).",
-            {"optimizer": kind},
-        )
-    return Evidence(
-        "Write the update of {optimizer} with torch._foreach_* operators, or compile it: "
-        "step = torch.compile(optimizer.step).",
-        {"optimizer": kind},
-    )
+    fix = _FUSED if kind in HAVE_FUSED else _FOREACH if kind in HAVE_FOREACH else _BY_HAND
+    return replace(fix, values={"optimizer": kind})
 
 
 MOST_WORKERS = 8  # of a loader: more rarely help, and each takes memory
 
 
 def loader_names(analysis: RankAnalysis) -> dict[str, str]:
-    """What a fix of the data loader is filled with; "" where it is not known."""
+    """Names for a fix of the data loader; "" where one is not known."""
     evidence = analysis.timeline.evidence
     loader = evidence.facts.loaders[0] if len(evidence.facts.loaders) == 1 else None
     free = _free_cores(analysis)
@@ -94,6 +94,6 @@ def loader_fix(totals: MatchTotals) -> Evidence | None:
 
 
 def is_training(analysis: RankAnalysis) -> bool:
-    """Whether a backward pass or an optimizer was recorded."""
+    """A backward pass or an optimizer was recorded."""
     has_backward = bool((analysis.timeline.operators.forward_thread > 0).any())
     return has_backward or len(analysis.rows_named(schema.is_optimizer_step, Kind.ANNOTATION)) > 0

@@ -34,7 +34,7 @@ class RankKeeper:
         found = matched_rules(analysis, rules_of(analysis))
         self._spans += len(analysis.timeline.spans)
         if self._spans <= _MOST_SPANS:
-            self._kept.append(KeptRank(analysis=analysis, claims={one.rule.code: one.whole for one in found}))
+            self._kept.append(KeptRank(analysis=analysis, claims={rule.code: matched.claim for rule, matched in found}))
         else:
             self._kept.clear()
         return claimed_in_order(analysis, found)

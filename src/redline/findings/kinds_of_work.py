@@ -1,4 +1,4 @@
-"""What kind of work a Python stack is doing beside training: saving, evaluating, making batches, averaging, logging."""
+"""Kinds of work of a Python stack beside training: saving, evaluating, making batches, averaging, logging."""
 
 import re
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def around_models(stack: Sequence[str]) -> Sequence[str]:
 
 
 def is_training(stack: Sequence[str]) -> bool:
-    """Whether it is in a call of a model, a backward pass or an optimizer."""
+    """It is in a call of a model, a backward pass or an optimizer."""
     frames = [frame_of(text) for text in stack]
     return any(frame.file.startswith(_TRAINING) or _tells(WorkKind.EVALUATION, frame) for frame in frames)
 

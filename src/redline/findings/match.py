@@ -5,7 +5,6 @@ here: whether it was transfer or waiting takes the other ranks to tell.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,29 +34,20 @@ def matches_of(analysis: RankAnalysis, rules: Sequence[Rule]) -> tuple[RankMatch
     return claimed_in_order(analysis, matched_rules(analysis, rules))
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatchedRule:
-    """A rule that matches, and all that it claims, whoever else claims it."""
-
-    rule: Rule
-    matched: RuleMatch
-    whole: Intervals
-
-
-def matched_rules(analysis: RankAnalysis, rules: Sequence[Rule]) -> tuple[MatchedRule, ...]:
+def matched_rules(analysis: RankAnalysis, rules: Sequence[Rule]) -> list[tuple[Rule, RuleMatch]]:
+    """Rules that match, each with all that it claims in steps, whoever else claims it."""
     pairs = ((rule, rule.match(analysis) if rule.match is not None else None) for rule in rules)
-    return tuple(
-        MatchedRule(rule=rule, matched=matched, whole=matched.claim & analysis.in_steps)
-        for rule, matched in pairs
-        if matched is not None
-    )
+    matched = [(rule, match) for rule, match in pairs if match is not None]
+    for _, match in matched:
+        match.claim &= analysis.in_steps
+    return matched
 
 
-def claimed_in_order(analysis: RankAnalysis, found: Sequence[MatchedRule]) -> tuple[RankMatch, ...]:
+def claimed_in_order(analysis: RankAnalysis, found: Sequence[tuple[Rule, RuleMatch]]) -> tuple[RankMatch, ...]:
     claimed = analysis.activity.communicating
     matches = []
-    for one in found:
-        rule, matched, whole = one.rule, one.matched, one.whole
+    for rule, matched in found:
+        whole = matched.claim
         alone = whole - analysis.activity.communicating
         # What is too little to be said must not be missing where another rule says it.
         is_said = alone.length_ns >= rule.least_share * analysis.steps_ns

@@ -15,20 +15,13 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerCalls:
-    """Calls of the layers whose weights share one shape, in order of time."""
-
-    row: I64
-    rows: I64  # of the left matrix: batch times sequence length
-
-
 def runs_backward(analysis: RankAnalysis) -> bool:
     return len(analysis.passes.backward) > 0
 
 
-def heaviest_layers(analysis: RankAnalysis) -> list[LayerCalls]:
-    """By the shape of their weights, from the one on which most time is spent; without those of unknown shapes."""
+def heaviest_layers(analysis: RankAnalysis) -> list[I64]:
+    """Rows of the left matrix (batch times sequence length) of calls of layers whose weights share one shape, in order
+    of time; from the shape on which most time is spent, without layers of unknown shapes."""
     timeline, spans = analysis.timeline, analysis.timeline.spans
     calls = operators_in_steps(analysis)
     calls = outermost(analysis, calls[matching(timeline, calls, lambda name: name in PRODUCTS)])
@@ -40,7 +33,7 @@ def heaviest_layers(analysis: RankAnalysis) -> list[LayerCalls]:
             by_weights.setdefault((product.inner, product.columns), []).append((row, product.rows))
     columns = [np.array(listed, np.int64).T for listed in by_weights.values()]
     columns.sort(key=lambda column: -int(spans.dur_ns[column[0]].sum()))
-    return [LayerCalls(row=row, rows=rows) for row, rows in columns]
+    return [rows for _, rows in columns]
 
 
 def steady_growth(rows: I64, least_calls: int) -> int:
@@ -111,7 +104,7 @@ def shapes_of_call(analysis: RankAnalysis, call: ModelCall) -> tuple[str, ...]:
 
 
 def is_usual(steps: int, of_steps: int) -> bool:
-    """Whether so many of the steps have it that it is part of the loop."""
+    """So many of the steps have it that it is part of the loop."""
     return steps >= LEAST_STEPS and steps >= STEPS_SHARE * of_steps
 
 

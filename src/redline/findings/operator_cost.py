@@ -7,6 +7,7 @@ import numpy as np
 from redline.ledger.rank.activity import Mask
 from redline.ledger.rank.distinct import distinct
 from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.roofline.sizes import shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
@@ -56,8 +57,13 @@ def cost_of(analysis: RankAnalysis, rows: I64) -> Intervals:
     return busy | Intervals.union_of(np.maximum(gaps.start, gaps.end - CALL_NS), gaps.end)
 
 
+def launched_by(analysis: RankAnalysis, rows: I64) -> I64:
+    """Kernels that these operators launched on a GPU; on a CPU the operators themselves are claimed."""
+    return analysis.launched_under(marked(analysis, rows)) if analysis.on_gpu else np.empty(0, np.int64)
+
+
 def read_again(analysis: RankAnalysis, copies: I64) -> Intervals:
-    """As much time again after each copy of a CPU: what reads the copy finds it outside the cache."""
+    """The same time again after each copy of a CPU: what reads the copy finds it outside the cache."""
     spans = analysis.timeline.spans
     if analysis.on_gpu:
         return Intervals.empty()
@@ -84,6 +90,11 @@ def argument_texts(timeline: Timeline, rows: I64) -> tuple[I64, I64, I64]:
         np.where(is_there, column[place], NONE) for column in (operators.shapes, operators.dtypes, operators.strides)
     )
     return shapes, types, strides
+
+
+def shapes_at(timeline: Timeline, rows: I64) -> list[tuple[tuple[int, ...], ...]]:
+    """Shapes of the arguments of each row; none where they were not recorded."""
+    return [shapes_of(timeline.text(text)) for text in argument_texts(timeline, rows)[0].tolist()]
 
 
 def where_arguments(timeline: Timeline, rows: I64, is_meant: Callable[[str, str, str], bool]) -> Mask:

@@ -1,4 +1,4 @@
-"""What optimizers and loops over parameters do: their kernels, their operators, and the time that both cost."""
+"""Optimizers and loops over parameters: their kernels, their operators, and the time that both cost."""
 
 from dataclasses import dataclass
 

@@ -13,7 +13,7 @@ from redline.capture.lever_kinds import KINDS
 from redline.errors import UsageError
 
 ENDINGS = {"en": ".md", "zh": ".zh-CN.md"}
-"""Of the files of a page, by language."""
+"""Endings of the files of a page, by language."""
 
 _TITLE = re.compile(r"^# (?P<name>[\w-]+(?::\w+)?)[:\uff1a] ?(?P<title>.+)$", re.MULTILINE)
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -60,7 +60,7 @@ _IN_CHECKOUT = Path(__file__).parents[3] / "docs" / "findings"
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What is to be said of a finding, whatever the job; Markdown."""
+    """A page about a finding, whatever the job; Markdown."""
 
     code: str
     title: str  # in the imperative
@@ -90,13 +90,13 @@ def folder() -> Path:
 
 
 def codes(language: str = "en") -> list[str]:
-    """Of all findings that have a page in this language."""
+    """Codes of all findings that have a page in this language."""
     paths = folder().glob(f"RL-*{ENDINGS[language]}")
     return sorted(path.name.split(".")[0] for path in paths if path.name.count(".") == ENDINGS[language].count("."))
 
 
 def request_codes() -> list[str]:
-    """Of the causes for which requests of a serving engine wait; all other pages are of rules about steps."""
+    """Codes of the causes for which requests of a serving engine wait; all other pages are of rules about steps."""
     return [code for code in codes() if code.startswith("RL-V")]
 
 
@@ -141,6 +141,6 @@ def _summary(page: Page) -> str:
 
 
 def _mentions(words: Sequence[str], texts: Iterable[str]) -> bool:
-    """Whether all words are there. Chinese has no blanks between words; others are found by their beginning."""
+    """All words are there. Chinese has no blanks between words; others are found by their beginning."""
     text = "\n".join(texts).lower()
     return all(re.search(("" if not word.isascii() else r"(?<![a-z0-9])") + re.escape(word), text) for word in words)

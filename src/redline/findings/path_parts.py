@@ -1,4 +1,4 @@
-"""What a critical path runs through: accounts, phases, operators or kernels, ranks."""
+"""Parts of a critical path: accounts, phases, operators or kernels, ranks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class OperatorTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class PathLabels:
-    """What pieces of a path are called, of one rank: small enough to outlive its trace."""
+    """Names for the pieces of a path on one rank: small enough to outlive its trace."""
 
     texts: tuple[str, ...]
     row_name: I32  # of each span
@@ -119,7 +119,7 @@ def parts_of(
 
 
 def coarse_parts_of(path: CriticalPath, job: JobGraph, graphs: Sequence[DigestGraph], steps: int) -> CriticalPathParts:
-    """Of a path through graphs of digests: a piece of a rank's line is named by what the rank did."""
+    """Parts of a path through graphs of digests: a piece of a rank's line is named by what the rank did."""
     tables = _Tables()
     for rank, here in grouped(path.rank):
         pieces = path.take(here)
@@ -215,7 +215,7 @@ def _by_phase(phases: HostPhases, row_phase: Column, path: CriticalPath, clock_n
 def _add_operators(
     tables: _Tables, labels: PathLabels, host: I64, begin_ns: I64, until_ns: I64, scale: Floats
 ) -> Floats:
-    """What operators ran in stretches of the host: added by name, and how much of each piece it is."""
+    """Add operators that ran in stretches of the host by name; how much of each piece they are."""
     own = np.zeros(len(begin_ns))
     times = labels.own
     first = np.searchsorted(times.end_ns, begin_ns[host], side="right")

@@ -31,7 +31,7 @@ class PathTrack:
 
 
 def path_track(timelines: Iterable[Timeline]) -> PathTrack:
-    """Of the ranks of a job, in their order. Times are Unix times on the common clock of the job."""
+    """The track of a job, its ranks in order. Times are Unix times on the common clock of the job."""
     ranks: list[RankReplay] = []
     labels: list[PathLabels] = []
     edges = 0

@@ -47,12 +47,8 @@ _BY_CODE = {rule.code: rule for rule in RULES}
 _OF_SPANS: tuple[Change, ...] = (SpanChange(rank=NONE),)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenedRank:
-    """What a rank's trace is opened for again."""
-
-    replay: RankReplay
-    labels: PathLabels
+OpenedRank = tuple[RankReplay, PathLabels]
+"""The replay of a rank and the names of its pieces, for which its trace is opened again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +63,13 @@ class ReplayWork:
     job_changes: Mapping[str, tuple[Change, ...]]
 
     def scenarios(self) -> tuple[Scenario, ...]:
-        """What was asked for, and the fix of each finding; which spans of a rank a fix is about, its trace says."""
+        """Scenarios asked for, and the fix of each finding; which spans of a rank a fix is about, its trace says."""
         fixes = (Scenario(name=code, changes=self.job_changes.get(code, _OF_SPANS)) for code in self.codes)
         return (*self.asked, *fixes)
 
     def __call__(self, place: int, analysis: RankAnalysis) -> OpenedRank:
         rules = [_BY_CODE[code] for code in self.codes if code not in self.job_changes]
-        claims = {one.rule.code: one.whole for one in matched_rules(analysis, rules)}
+        claims = {rule.code: matched.claim for rule, matched in matched_rules(analysis, rules)}
         return self.on_kept(place, KeptRank(analysis=analysis, claims=claims))
 
     def on_kept(self, place: int, rank: KeptRank) -> OpenedRank:
@@ -84,10 +80,7 @@ class ReplayWork:
             Scenario(name=code, changes=self._changes(code, place, analysis, rank.claims.get(code)))
             for code in self.codes
         )
-        return OpenedRank(
-            replay=rank_replay(analysis.timeline, (*self.asked, *fixes)),
-            labels=labels_of(analysis),
-        )
+        return rank_replay(analysis.timeline, (*self.asked, *fixes)), labels_of(analysis)
 
     def _changes(self, code: str, place: int, analysis: RankAnalysis, claim: Intervals | None) -> tuple[Change, ...]:
         if code in self.job_changes:
@@ -139,18 +132,18 @@ def replay_job(  # noqa: PLR0913 (where the traces are, how they are read again,
 def _why_coarse(opened: Mapping[int, OpenedRank], ranks: int) -> str:
     if len(opened) < ranks:
         return f"the traces of {ranks - len(opened):,} of {ranks:,} ranks are not at hand, only their digests"
-    return too_large(ranks, sum(len(rank.replay.graph.edges) for rank in opened.values()))
+    return too_large(ranks, sum(len(replay.graph.edges) for replay, _ in opened.values()))
 
 
 def _replayed_traces(
     diagnosis: Diagnosis, findings: Findings, work: ReplayWork, opened: Sequence[OpenedRank], take: Take | None
 ) -> ReplayedJob:
-    labels = [rank.labels for rank in opened]
+    labels = [labels for _, labels in opened]
 
     def parts(path: CriticalPath, job: JobGraph, steps: int, only_accounts: bool) -> CriticalPathParts:
         return parts_of(path, job, labels, steps, only_accounts=only_accounts)
 
-    replaying = _Replaying(diagnosis, findings, work, [rank.replay for rank in opened], parts, take)
+    replaying = _Replaying(diagnosis, findings, work, [replay for replay, _ in opened], parts, take)
     replayed = replaying.replayed()
     if replayed.path is None:
         return replayed
@@ -232,7 +225,7 @@ def _work(diagnosis: Diagnosis, findings: Findings, asked: Sequence[Scenario]) -
 
 
 def _exchanged(code: str, diagnosis: Diagnosis, findings: Findings) -> Sequence[Intervals]:
-    """What a rule of all ranks claims; of a rule of single ranks, what ends with its cause."""
+    """The claims of a rule of all ranks; of a rule of single ranks, what ends with its cause."""
     ends = _BY_CODE[code].ends
     if ends is None:
         return findings.claims.get(code, ())
@@ -344,7 +337,7 @@ class _Replaying:
         return replace(together, after_ns=max(together.after_ns, self.step_ns - most_ns))
 
     def _path(self, scenario: ScenarioReplay | None = None) -> CriticalPathParts:
-        """Of the steps as they were measured, or in a scenario, of which no more than the accounts is told."""
+        """The path of the steps as they were measured, or in a scenario, of which no more than the accounts is told."""
         path = critical_path_of(self.replay, scenario)
         return self.parts(path, self.replay.job, self.steps, scenario is not None)
 

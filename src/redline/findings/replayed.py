@@ -1,4 +1,4 @@
-"""What the replay of a job's steps says: the critical path, what-ifs that were asked for, the fix of each finding."""
+"""The replay of a job's steps: the critical path, what-ifs that were asked for, the fix of each finding."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class BesidePath:
 
 @dataclass(frozen=True, kw_only=True)
 class CriticalPathParts:
-    """What the critical path of the steps runs through; each table has the longest first."""
+    """The parts of the critical path of the steps; each table has the longest first."""
 
     accounts: tuple[PathPart, ...]  # those of the ledger, compute as one
     phases: tuple[PathPart, ...] = ()  # none where they are not known
@@ -53,7 +53,7 @@ class ReplayedScenario:
 
     @property
     def gain_share(self) -> float:
-        """Of the step; negative where it is longer."""
+        """The share of the step; negative where it is longer."""
         return (self.step_ns - self.after_ns) / self.step_ns if self.step_ns else 0.0
 
 

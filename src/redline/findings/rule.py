@@ -113,7 +113,7 @@ class MatchTotals:
 
     @property
     def share(self) -> float:
-        """Of the step: what the fix could be worth if it were the only one."""
+        """The share of the step that the fix could be worth if it were the only one."""
         return self.alone_ns / self.step_ns if self.step_ns else 0.0
 
     def per_step(self, figure: str) -> float:
@@ -146,11 +146,10 @@ class Rule:
     what_if: WhatIf = claimed_time_gone  # what its fix changes on a rank, to replay the step with the cause gone
     what_if_job: Callable[[Diagnosis], tuple[Change, ...]] | None = None  # instead, where it takes all ranks to say
     no_replay: str = ""  # why no replay can tell what the fix gains
-    of_one_rank: bool = False  # ranks wait in turn for one cause: the job gains what one of them does, not all of it
     is_indirect: bool = False  # it costs time only with another cause, which is named first where both gain the same
     is_launch_bound: bool = False  # the host launches too slowly: until that is fixed, shorter kernels gain little
     applies_to_plans: bool = False
-    """Whether it also holds for timelines that a plan predicted. A plan draws the host as a gap, and links as fast as
+    """It also holds for timelines that a plan predicted. A plan draws the host as a gap, and links as fast as
     they are assumed to be: a rule about what a program was seen to do would only find the drawing."""
     match: Callable[[RankAnalysis], RuleMatch | None] | None = None
     match_job: Callable[[Diagnosis], JobMatch | None] | None = None
@@ -163,9 +162,9 @@ class Rule:
         said: list[_Said] = vars(function).get("said", [])
         return replace(
             self,
-            figures=tuple(dict.fromkeys([*self.figures, *(name for one in said for name in one.figures)])),
-            names=tuple(dict.fromkeys([*self.names, *(name for one in said for name in one.names)])),
-            sentences=tuple(one.sentences for one in said),
+            figures=tuple(dict.fromkeys([*self.figures, *(name for _, figures, _ in said for name in figures)])),
+            names=tuple(dict.fromkeys([*self.names, *(name for _, _, names in said for name in names)])),
+            sentences=tuple(sentences for sentences, _, _ in said),
             **found,
         )
 
@@ -181,21 +180,17 @@ class Rule:
 rule = Rule  # the decorator
 
 
-@dataclass(frozen=True)
-class _Said:
-    sentences: Sentences
-    figures: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
+_Said = tuple[Sentences, tuple[str, ...], tuple[str, ...]]  # with the figures and the names that they need
 
 
-def adds(sentences: Sentences) -> Callable[[Matcher], Matcher]:
+def adds(
+    sentences: Sentences, figures: tuple[str, ...] = (), names: tuple[str, ...] = ()
+) -> Callable[[Matcher], Matcher]:
     """Under `@rule`: what a template does not say, by a function that yields it."""
-    return _saying(_Said(sentences))
 
-
-def _saying(said: _Said) -> Callable[[Matcher], Matcher]:
     def declared(function: Matcher) -> Matcher:
-        vars(function).setdefault("said", []).insert(0, said)  # decorators are applied from the last to the first
+        said: list[_Said] = vars(function).setdefault("said", [])
+        said.insert(0, (sentences, figures, names))  # decorators are applied from the last to the first
         return function
 
     return declared
@@ -203,14 +198,14 @@ def _saying(said: _Said) -> Callable[[Matcher], Matcher]:
 
 @dataclass(frozen=True)
 class Value:
-    """What a sentence says of all ranks, and the figures that it is made from."""
+    """A value in a sentence about all ranks, and the figures that it is made from."""
 
     of: Callable[[MatchTotals], float | str]
     figures: tuple[str, ...] = ()
 
 
 alone = Value(lambda totals: totals.alone_ns)
-"""What the fix gains of a step where it is the only one."""
+"""The gain of the fix in a step where it is the only one."""
 
 
 def value(of: Callable[[MatchTotals], float], *figures: str) -> Value:
@@ -263,7 +258,7 @@ def says(
             yield Evidence(message, {name: one.of(totals) for name, one in filled.items()}, bearing)
 
     figures = tuple(figure for one in filled.values() for figure in one.figures)
-    return _saying(_Said(sentences, (*figures, *asked), names))
+    return adds(sentences, (*figures, *asked), names)
 
 
 def _usual(name: str, spec: str) -> Value:

@@ -6,7 +6,7 @@ from pkgutil import get_data, iter_modules
 from redline.findings import rules
 
 LIMITS = ("input", "host", "kernels", "communication", "memory", "serving", "remarks")
-"""What limits the job, in the order in which it is shown; the name of a module of rules begins with it."""
+"""Limits of a job in the order in which they are shown; the name of a module of rules begins with one."""
 _RULE = re.compile(rb'^@rule\(\s*"(RL-[A-Z]+[0-9]+)"', re.MULTILINE)
 
 

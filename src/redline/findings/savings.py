@@ -1,4 +1,4 @@
-"""What faster kernels save: the end of the time that each of them owns now."""
+"""Time that faster kernels save: the end of what each of them owns now."""
 
 from collections.abc import Collection
 
@@ -66,7 +66,7 @@ def work_that_stays(analysis: RankAnalysis) -> Intervals:
 
 
 def _running_share(analysis: RankAnalysis) -> float:
-    """Of the time in which the training thread wanted a core; 1 where that was not counted."""
+    """The share that the training thread ran of the time in which it wanted a core; 1 where that was not counted."""
     steps = analysis.timeline.evidence.steps
     if not len(steps) or not steps.within("run_queue_ns", 0, 1 << 62):
         return 1.0

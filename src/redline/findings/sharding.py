@@ -4,16 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redline.findings.exposed import (
-    begun_in_steps,
-    exchanges_where,
-    gradient_exchanges,
-    hidden_with,
-    like_one_of,
-    matter,
-    transfer_of,
-    untold_figures,
-)
+from redline.findings import exposed as comm
 from redline.findings.rule import JobMatch
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.rank.activity import Mask
@@ -29,31 +20,31 @@ def parameter_gathers(rank: Digest) -> Mask:
     Sequence parallelism gathers and scatters activations in both passes. Gloo has no reduce-scatter of its own: there
     FSDP2 is known by the operators that pack its units.
     """
-    gathers = exchanges_where(rank, lambda series: series.collective == "all_gather")
+    gathers = comm.exchanges_where(rank, lambda series: series.collective == "all_gather")
     if not gathers.any() or (
         rank.facts.device == "cpu" and any(schema.is_fsdp_copy(row.kernel) for row in rank.kernels)
     ):
         return gathers
-    scatters = exchanges_where(rank, lambda series: series.collective == "reduce_scatter")
-    of_parameters = groups_of(rank, _in_both_passes(rank, gathers) | (scatters & gradient_exchanges(rank)))
+    scatters = comm.exchanges_where(rank, lambda series: series.collective == "reduce_scatter")
+    of_parameters = groups_of(rank, _in_both_passes(rank, gathers) | (scatters & comm.gradient_exchanges(rank)))
     of_activations = groups_of(rank, scatters & (rank.exchanges.backward == FORWARD))
     sharded = of_parameters - of_activations
-    return gathers & exchanges_where(rank, lambda series: series.group in sharded)
+    return gathers & comm.exchanges_where(rank, lambda series: series.group in sharded)
 
 
 def gathered_again(rank: Digest, gathers: Mask) -> Mask:
-    """Of these all-gathers those after the first forward pass of a step: of its backward pass, and of all passes of
+    """All-gathers after the first forward pass of a step: of its backward pass, and of all passes of
     further micro-batches."""
-    repeated = like_one_of(rank, _in_both_passes(rank, gathers))
+    repeated = comm.like_one_of(rank, _in_both_passes(rank, gathers))
     if not repeated.any():
         return repeated
     return gathers & repeated & (_after_first_pass(rank) | (rank.exchanges.backward > 0))
 
 
 def _in_both_passes(rank: Digest, gathers: Mask) -> Mask:
-    """Of these all-gathers those of backward passes, of a size that forward passes gather too."""
+    """All-gathers of backward passes, of a size that forward passes gather too."""
     backward = rank.exchanges.backward
-    return gathers & (backward > 0) & like_one_of(rank, gathers & (backward == FORWARD))
+    return gathers & (backward > 0) & comm.like_one_of(rank, gathers & (backward == FORWARD))
 
 
 def _after_first_pass(rank: Digest) -> Mask:
@@ -73,12 +64,12 @@ def exposed_gathers(
 
     `too` are those that the same fix hides.
     """
-    if not matter(diagnosis, chosen, least_share):
+    if not comm.matter(diagnosis, chosen, least_share):
         return None
-    gathers = sum(begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))
-    claims, hidden = transfer_of(diagnosis, chosen), hidden_with(diagnosis, too or chosen)
+    gathers = sum(comm.begun_in_steps(*of_rank).sum() for of_rank in zip(diagnosis.ranks, chosen, strict=True))
+    claims, hidden = comm.transfer_of(diagnosis, chosen), comm.hidden_with(diagnosis, too or chosen)
     beside = with_hooks(diagnosis, hidden, too or chosen)
-    return JobMatch(claims, beside, gathers=gathers, **untold_figures(diagnosis))
+    return JobMatch(claims, beside, gathers=gathers, **comm.untold_figures(diagnosis))
 
 
 def with_hooks(diagnosis: Diagnosis, times: Sequence[Intervals], chosen: Sequence[Mask]) -> list[Intervals]:

@@ -100,6 +100,6 @@ def _mixes(shapes: str, _: str, strides: str) -> bool:
 
 
 def _is_plain(shapes: str, types: str, strides: str) -> bool:
-    """Whether the tensor that is written has the shape, type and strides of the one that is read."""
+    """The tensor that is written has the shape, type and strides of the one that is read."""
     to_and_from = list(zip(shapes_of(shapes), types_of(types), shapes_of(strides), strict=False))[:2]
     return len(to_and_from) > 1 and to_and_from[0] == to_and_from[1] and bool(to_and_from[0][0])

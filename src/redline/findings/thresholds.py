@@ -33,7 +33,7 @@ _NEEDS_HOST = tuple(account for account in IDLE if account is not Account.OTHER)
 
 
 class Unit(StrEnum):
-    """What kind of amount a quantity is, and how its limit is written."""
+    """The kind of a quantity, and how its limit is written."""
 
     SHARE = "a share: write a percentage, such as 20%"
     TIME = "a time: write it with its unit, such as 150ms"
@@ -107,11 +107,11 @@ def parse(text: str) -> Threshold:
 
 
 def check(thresholds: Iterable[Threshold], measured: MeasuredJob) -> tuple[Outcome, ...]:
-    return tuple(_outcome(threshold, threshold.quantity.read(measured)) for threshold in thresholds)
-
-
-def _outcome(threshold: Threshold, reading: QuantityValue) -> Outcome:
-    return Outcome(threshold=threshold, reading=reading, crossed=_crossed(threshold, reading))
+    readings = ((threshold, threshold.quantity.read(measured)) for threshold in thresholds)
+    return tuple(
+        Outcome(threshold=threshold, reading=reading, crossed=_crossed(threshold, reading))
+        for threshold, reading in readings
+    )
 
 
 def _crossed(threshold: Threshold, reading: QuantityValue) -> bool | None:

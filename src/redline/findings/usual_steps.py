@@ -12,7 +12,6 @@ _WARMING = 1.5  # times what later steps have of something: a first step with mo
 
 
 def is_usual(steps_ns: I64) -> Mask:
-    """Of each step of a rank, by its length."""
     usual: Mask = steps_ns <= _USUAL * np.median(steps_ns) if len(steps_ns) else np.zeros(0, bool)
     return usual
 

@@ -40,7 +40,11 @@ def verdict_of(diagnosis: Diagnosis, outline: Outline, findings: Sequence[Findin
     exposed = sum(shares[account] for account in COMMUNICATION)
     unjudged_share = unjudged_ns / whole_ns
     lost = max(idle + exposed + shares[Account.COPY], unjudged_share)
-    rated, roof = _rated_share(diagnosis), _roof_share(shares)
+    facts = [rank.facts for rank in diagnosis.ranks]
+    rated = sum(fact.rated_ns for fact in facts) / max(sum(fact.kernel_ns for fact in facts), 1)
+    needed = shares[Account.MATH] + shares[Account.MEMORY]
+    rated_by_roof = needed + shares[Account.KERNEL_LOSS]
+    roof = needed / rated_by_roof if rated_by_roof else None
     first = next(filter(_is_worthwhile, findings), None)
     sound = rated >= MOSTLY_RATED and (roof or 0.0) >= NEAR_ROOF
     return Verdict(
@@ -69,7 +73,7 @@ def _is_worthwhile(finding: Finding) -> bool:
 
 
 def has_steps(outline: Outline) -> bool:
-    """Whether steps were recognised: else what is called a step is all that was recorded."""
+    """Steps were recognised: else what is called a step is all that was recorded."""
     return not any(remark.what == Unseen.NO_STEPS for remark in outline.unseen)
 
 
@@ -81,17 +85,6 @@ def _limit(shares: Mapping[Account, float]) -> tuple[Limit, float]:
     candidates = OF_KERNELS if of_kernels else (Limit.COMMUNICATION, Limit.OVERHEAD)
     limit = max(candidates, key=lambda group: groups[group])
     return limit, groups[limit]
-
-
-def _rated_share(diagnosis: Diagnosis) -> float:
-    facts = [rank.facts for rank in diagnosis.ranks]
-    return sum(fact.rated_ns for fact in facts) / max(sum(fact.kernel_ns for fact in facts), 1)
-
-
-def _roof_share(shares: Mapping[Account, float]) -> float | None:
-    needed = shares[Account.MATH] + shares[Account.MEMORY]
-    rated = needed + shares[Account.KERNEL_LOSS]
-    return needed / rated if rated else None
 
 
 def _unjudged_ns(diagnosis: Diagnosis, outline: Outline, queue_ns: float) -> float:

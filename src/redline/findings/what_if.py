@@ -1,4 +1,4 @@
-"""What the fix of a finding does to the time of a rank, as changes that can be replayed."""
+"""The fix of a finding as changes of a rank that can be replayed."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -15,7 +15,7 @@ from redline.timeline.timeline import CALL_KINDS, Kind
 from redline.trace import schema
 
 WhatIf = Callable[[RankAnalysis, Intervals], tuple[Change, ...]]
-"""What changes on a rank, of the time that a rule claims there."""
+"""Changes on a rank for the time that a rule claims there."""
 
 
 def claimed_time_gone(analysis: RankAnalysis, claim: Intervals) -> tuple[Change, ...]:

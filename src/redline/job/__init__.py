@@ -1,1 +1,1 @@
-"""What concerns several ranks of a job: their files, their order, the collectives that they share, their clocks."""
+"""Several ranks of a job: their files, their order, the collectives that they share, their clocks."""

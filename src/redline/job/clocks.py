@@ -22,7 +22,7 @@ the operations were matched wrongly or the clocks drift: nothing that is said ac
 
 @dataclass(frozen=True, kw_only=True)
 class Clocks:
-    """What to subtract from each rank's times so that all share one clock, and how well that fits."""
+    """The offset of each rank's clock from the one that all share, and how well that fits."""
 
     offset_ns: tuple[int, ...]
     residual_ns: tuple[int, ...]  # median distance of the rank's ends from the agreed ones, after the offset
@@ -35,21 +35,15 @@ class Clocks:
         return max(self.residual_ns, default=0) <= TRUSTED_RESIDUAL_NS
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnOneClock:
-    """The operations that ranks share, and how far apart their clocks are by those that end together."""
+def on_one_clock(ranks: Sequence[RankArrivals]) -> tuple[Matched, Mask, Clocks]:
+    """The one way from what each rank took part in to a common clock.
 
-    table: Matched
-    together: Mask  # for each row, whether the ranks of its operation can only leave together
-    clocks: Clocks
-
-
-def on_one_clock(ranks: Sequence[RankArrivals]) -> OnOneClock:
-    """The one way from what each rank took part in to a common clock."""
+    Gives the operations that ranks share, which of them their ranks can only leave together, and the clocks by those.
+    """
     table = matched(ranks)
     together = are_of(ranks, table, ENDS_TOGETHER)
     clocks = align(table if together.all() else table.take(together), len(ranks))
-    return OnOneClock(table=table, together=together, clocks=clocks)
+    return table, together, clocks
 
 
 def align(table: Matched, ranks: int) -> Clocks:

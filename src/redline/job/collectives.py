@@ -50,7 +50,7 @@ class RankArrivals:
 
 
 def arrivals_of(timeline: Timeline) -> RankArrivals:
-    """What aligning clocks needs of a timeline."""
+    """The collectives of a timeline by which clocks are aligned."""
     together = {index for index, text in enumerate(timeline.texts) if text in ENDS_TOGETHER}
     comms = timeline.communications
     comms = comms.take(np.isin(comms.collective, np.array(sorted(together), np.int32)))
@@ -139,7 +139,8 @@ def _times_before(sequence: Column) -> I64:
 
 def _by_order(members: Mapping[int, Arrivals]) -> dict[int, I64]:
     """The same by the place in the series, shifted for windows that began later."""
-    shifts = _shifts(members)
+    reference = max(members, key=lambda index: len(members[index]))
+    shifts = {index: _shift(members[reference], arrivals) for index, arrivals in members.items()}
     lowest = min(shifts.values())
     return {index: np.arange(len(arrivals)) + (shifts[index] - lowest) for index, arrivals in members.items()}
 
@@ -163,12 +164,6 @@ def _part(operation: I64, index: int, places: I32, arrivals: Arrivals) -> Matche
         start_ns=arrivals.start_ns,
         end_ns=arrivals.end_ns,
     )
-
-
-def _shifts(members: Mapping[int, Arrivals]) -> dict[int, int]:
-    """How many operations of a series each rank missed at its beginning, relative to the rank that saw most."""
-    reference = max(members, key=lambda index: len(members[index]))
-    return {index: _shift(members[reference], arrivals) for index, arrivals in members.items()}
 
 
 def _shift(reference: Arrivals, other: Arrivals) -> int:
@@ -214,7 +209,7 @@ def _agrees(fit: _Fit) -> bool:
 
 
 def _likeliest(fits: list[_Fit]) -> _Fit:
-    """Of those that fit about equally well, the one that needs the smallest correction of the clocks."""
+    """The one that needs the smallest correction of the clocks, among those that fit about equally well."""
     best = min(fits)
     near = [fit for fit in fits if fit.unlike == best.unlike and fit.spread_ns <= 2 * best.spread_ns + _CLOCK_NOISE_NS]
     return min(near, key=lambda fit: fit.distance_ns)

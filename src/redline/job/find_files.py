@@ -114,7 +114,7 @@ def _inside(folder: Path, digests: bool) -> list[Path]:
 
 
 def _of_newest_window(folder: Path, digests: bool) -> list[Path]:
-    """Of a folder that `redline run` left, the files of the window that was captured last; of any other folder none."""
+    """The files of the window that was captured last, in a folder that `redline run` left; of any other folder none."""
     digested = folder if folder.name == RUN_DIGESTS else folder / RUN_DIGESTS
     with_digests = _windows(digested, f"*{DIGEST_ENDING}") if digests else {}
     is_run = (folder / "run.json").is_file()
@@ -135,7 +135,10 @@ def _each_rank_once(traces: list[Path], digests: list[Path]) -> list[Path]:
     traced, digested = ({path.name.partition(".")[0] for path in paths} for paths in (traces, digests))
     if digested <= traced:
         return traces
-    return sorted([*digests, *(path for path in traces if path.name.partition(".")[0] not in digested)], key=_by_name)
+    return sorted(
+        [*digests, *(path for path in traces if path.name.partition(".")[0] not in digested)],
+        key=lambda path: _natural(Path(path.name)),
+    )
 
 
 def _what_is_there(folder: Path) -> str:
@@ -203,10 +206,6 @@ def _is_merged(path: Path) -> bool:
         for content in contents(stored):
             return MERGED_KIND.encode() in content.stream.read(_HEAD_BYTES)[:_HEAD_BYTES]
     return False
-
-
-def _by_name(path: Path) -> list[tuple[int, int | str]]:
-    return _natural(Path(path.name))
 
 
 def _natural(path: Path) -> list[tuple[int, int | str]]:

@@ -152,7 +152,7 @@ def read_job(paths: Sequence[Path], options: JobOptions, progress: Progress = si
     return Job(
         ranks=ranks,
         places=tuple(read[place.index][1] for place in order.places),
-        clocks=on_one_clock([rank.arrivals for rank in ranks]).clocks,
+        clocks=on_one_clock([rank.arrivals for rank in ranks])[2],
         doubles=order.doubles,
         missing=order.missing if len(order.places) > 1 else (),  # a single trace may be looked at for itself
         world_size=order.world_size,

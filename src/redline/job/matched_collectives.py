@@ -42,8 +42,7 @@ class MatchedCollectives:
 
 def match_collectives(ranks: Sequence[RankArrivals], one_way: frozenset[str]) -> MatchedCollectives:
     """`one_way` names the operations that a sender may leave before its receiver has all."""
-    shared = on_one_clock(ranks)
-    table, together, clocks = shared.table, shared.together, shared.clocks
+    table, together, clocks = on_one_clock(ranks)
     operation, first = numbered(table.operation)
     aligned = _aligned(table, clocks, first, operation)
     shift_ns = _shift_ns(table, clocks, aligned | ~together, first, operation)
@@ -68,7 +67,7 @@ def match_collectives(ranks: Sequence[RankArrivals], one_way: frozenset[str]) ->
 
 
 def _aligned(table: Matched, clocks: Clocks, first: I64, operation: I32) -> Mask:
-    """Whether all ranks of a row's operation share the common clock.
+    """True of a row if all ranks of its operation share the common clock.
 
     Stages of a pipeline may have no collective in common. Of ranks that leave together the operation itself is clock
     enough; a sender and a receiver can then be compared by their lengths only.

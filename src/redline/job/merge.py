@@ -45,7 +45,7 @@ LEVELS: tuple[tuple[str, frozenset[Kind]], ...] = (
         frozenset({Kind.KERNEL, Kind.COMMUNICATION, Kind.COPY, Kind.SET, Kind.ANNOTATION}),
     ),
 )
-"""What is left out, more from line to line, until the rest fits the budget; after that, whole ranks go."""
+"""Kinds that are left out, more from line to line, until the rest fits the budget; after that, whole ranks go."""
 
 Read = Callable[[Path, int], Timeline]
 
@@ -71,7 +71,7 @@ class RankFailedError(UnexpectedError):
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """What was written."""
+    """The result of a merge."""
 
     path: str
     ranks: tuple[int, ...]
@@ -117,11 +117,11 @@ def write_merged(
     unchecked = path.with_name(f"unchecked-{path.name}")
     try:
         plan = _planned(job, read, budget_bytes)
-        written = _write(job, read, unchecked, plan, drawn, progress)
-        while written.size_bytes > budget_bytes:  # sizes are estimated; what came out too large is planned smaller
-            plan = _planned(job, read, int(0.95 * plan.budget_bytes * budget_bytes / written.size_bytes))
-            written = _write(job, read, unchecked, plan, drawn, progress)
-        _check_nothing_lost(unchecked, path, written.counts, progress)
+        counts, size_bytes = _write(job, read, unchecked, plan, drawn, progress)
+        while size_bytes > budget_bytes:  # sizes are estimated; what came out too large is planned smaller
+            plan = _planned(job, read, int(0.95 * plan.budget_bytes * budget_bytes / size_bytes))
+            counts, size_bytes = _write(job, read, unchecked, plan, drawn, progress)
+        _check_nothing_lost(unchecked, path, counts, progress)
         refuse_unless_free(path, force=force)
         unchecked.replace(path)
     finally:
@@ -131,9 +131,9 @@ def write_merged(
         ranks=tuple(job.ranks[index].rank for index in plan.indices),
         left_out_ranks=tuple(rank.rank for index, rank in enumerate(job.ranks) if index not in plan.indices),
         left_out_kinds=plan.left_out,
-        events=sum(count for (_, category), count in written.counts.items() if category not in _ARROWS),
-        arrows=sum(count for (_, category), count in written.counts.items() if category in _ARROWS) // 2,
-        size_bytes=written.size_bytes,
+        events=sum(count for (_, category), count in counts.items() if category not in _ARROWS),
+        arrows=sum(count for (_, category), count in counts.items() if category in _ARROWS) // 2,
+        size_bytes=size_bytes,
         on_own_clocks=tuple(job.ranks[index].rank for index in job.clocks.alone),
         missing_ranks=job.missing,
         failures=job.failures,
@@ -152,10 +152,11 @@ def check_output(path: Path, *, force: bool) -> None:
 
 
 def why_not_mergeable(job: Job) -> str:
-    """What forbids to put these ranks on one clock, or ""."""
+    """The reason not to put these ranks on one clock, or ""."""
     clocks = job.clocks
     if job.doubles:
-        return f"more than one trace claims rank {job.doubles[0]}: {', '.join(_claiming(job, job.doubles[0]))}."
+        names = [timeline.source.name for timeline in job.ranks if timeline.rank == job.doubles[0]]
+        return f"more than one trace claims rank {job.doubles[0]}: {', '.join(names)}."
     if not clocks.trusted:
         worst = max(range(len(job.ranks)), key=lambda index: clocks.residual_ns[index])
         return (
@@ -170,12 +171,8 @@ def why_not_mergeable(job: Job) -> str:
     return ""
 
 
-def _claiming(job: Job, rank: int) -> list[str]:
-    return [timeline.source.name for timeline in job.ranks if timeline.rank == rank]
-
-
 def _planned(job: Job, read: Read, budget_bytes: int) -> _Plan:
-    """What fits: as many kinds as possible for all ranks, else as many ranks as possible, spread over the job."""
+    """Plan as many kinds as fit for all ranks, else as many ranks as possible, spread over the job."""
     everyone = tuple(range(len(job.ranks)))
     largest = max(everyone, key=lambda index: job.ranks[index].spans)
     bytes_by_category = _bytes_by_category(job.places[largest][0], lambda: read(*job.places[largest]))
@@ -218,13 +215,10 @@ def _spans(rank: RankSummary, kinds: frozenset[Kind]) -> int:
     return sum(rank.kinds.get(kind.name.lower(), 0) for kind in kinds)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Written:
-    counts: Counter[tuple[int, str]]  # by rank and category
-    size_bytes: int
-
-
-def _write(job: Job, read: Read, path: Path, plan: _Plan, drawn: Drawn, progress: Progress) -> _Written:
+def _write(
+    job: Job, read: Read, path: Path, plan: _Plan, drawn: Drawn, progress: Progress
+) -> tuple[Counter[tuple[int, str]], int]:
+    """Gives how many events of each rank and category were written, and the bytes of their text."""
     counts: Counter[tuple[int, str]] = Counter()
     size_bytes = 0
     zero_ns = min(rank.zero_ns - job.clocks.offset_ns[index] for index, rank in enumerate(job.ranks))
@@ -232,7 +226,7 @@ def _write(job: Job, read: Read, path: Path, plan: _Plan, drawn: Drawn, progress
         for piece in _document(job, _written_events(job, read, plan, drawn, zero_ns, progress), zero_ns, counts):
             size_bytes += len(piece)
             text.write(piece)
-    return _Written(counts=counts, size_bytes=size_bytes)
+    return counts, size_bytes
 
 
 def _document(
@@ -251,7 +245,7 @@ def _document(
 def _written_events(
     job: Job, read: Read, plan: _Plan, drawn: Drawn, zero_ns: int, progress: Progress
 ) -> Iterator[tuple[int, Written]]:
-    """Of each rank, and of what is drawn beside them under a number that no rank has."""
+    """Events of each rank, and of what is drawn beside them under a number that no rank has."""
     for done, index in enumerate(plan.indices):
         progress(ProgressStage.WRITE, done, len(plan.indices))
         events = partial(_events_of_rank, job, read, plan, zero_ns, index)

@@ -15,7 +15,7 @@ MOST_MISSING = 100_000  # that are listed
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What the trace of one rank says about its place in the job."""
+    """The place in the job that the trace of one rank claims."""
 
     rank: int  # -1: nothing
     origin: str  # how the rank is known
@@ -42,7 +42,7 @@ class RankOrder:
 
 
 def jobs_among(start_ns: Sequence[int]) -> int:
-    """Of how many jobs the traces are at least: those recorded hours apart are not of one."""
+    """The least number of jobs that the traces are of: those recorded hours apart are not of one."""
     ordered = sorted(start for start in start_ns if start > _UNIX_NS)
     return 1 + sum(later - earlier > _APART_NS for earlier, later in pairwise(ordered))
 

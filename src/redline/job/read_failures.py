@@ -30,7 +30,7 @@ class Failure:
 
 
 def attempted(work: Callable[[Path], Result], path: Path) -> Result | InputError:
-    """What the work on one file gives, or why there is nothing: one bad file among a thousand ends nothing."""
+    """The result of the work on one file, or why there is none: one bad file among a thousand ends nothing."""
     try:
         with released_after(path):
             return work(path)

@@ -23,7 +23,7 @@ def is_url(name: str | os.PathLike[str]) -> bool:
 
 
 def path_of(name: str | os.PathLike[str]) -> Path:
-    """What a name means: a path on this machine, or one whose text is a URL. Nothing is asked of a store yet."""
+    """The path of a name: one on this machine, or one whose text is a URL. Nothing is asked of a store yet."""
     if not is_url(name):
         _refuse_too_long(str(name))
         return name if isinstance(name, Path) else Path(name)
@@ -110,7 +110,7 @@ def beginning_of(path: Path, most_bytes: int) -> Iterator[Path]:
 
 
 def matches(pattern: str) -> list[Path]:
-    """What a pattern means, by the rules of `glob`."""
+    """The paths that match a pattern, by the rules of `glob`."""
     import glob
 
     if not is_remote(path_of(pattern)):
@@ -121,7 +121,7 @@ def matches(pattern: str) -> list[Path]:
 
 
 def below(folder: Path, pattern: str) -> list[Path]:
-    """What matches in the folder and below, looked for again where a folder in it is gone before it was looked into."""
+    """The paths in the folder and below that match, looked for again where a folder in it is gone meanwhile."""
     reason = ""
     for _ in range(_LOOKS):
         try:

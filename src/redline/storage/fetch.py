@@ -28,7 +28,7 @@ _AHEAD = 32  # objects of at most 32 KB
 
 
 def asked_state(url: str) -> ObjectState:
-    """Of an object or a folder, as the store says now. FileNotFoundError where there is none."""
+    """The state of an object or a folder that the store gives now. FileNotFoundError where there is none."""
     store = filesystem(url)
     state = state_in(tried(lambda: store.info(with_access(url)), url))
     note(url, state)

@@ -92,7 +92,7 @@ class ShortReadError(OSError):
 
 
 def tried(request: Callable[[], Result], url: str, *, tries: int = TRIES) -> Result:
-    """What the request gives. FileNotFoundError where the store says that there is nothing, StorageError else."""
+    """Send the request. FileNotFoundError where the store says that there is nothing, StorageError else."""
     for number in range(1, tries + 1):
         try:
             return request()
@@ -110,7 +110,7 @@ def tried(request: Callable[[], Result], url: str, *, tries: int = TRIES) -> Res
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether the same request may succeed in a moment."""
+    """The same request may succeed in a moment."""
     status = getattr(error, "status", None) or getattr(error, "code", None)
     if isinstance(status, int) and status >= 100:
         return status >= 500 or status in _PASSING_STATUS

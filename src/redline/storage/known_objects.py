@@ -1,4 +1,4 @@
-"""What this process knows of stores: states of objects as they were listed, and what gives access to them.
+"""Facts of stores that this process knows: states of objects as listed, and what gives access to them.
 
 Everything is by the public text of a URL. Access is never part of a path, so it cannot get into a report.
 """
@@ -37,7 +37,7 @@ def note(url: str, state: ObjectState) -> None:
 
 
 def is_listed(url: str) -> bool:
-    """Whether all that is below it is known: it or a folder above was listed."""
+    """All that is below it is known: it or a folder above was listed."""
     while url.count("/") > 2:
         if url in _listed:
             return True
@@ -46,7 +46,7 @@ def is_listed(url: str) -> bool:
 
 
 def children_of(url: str) -> list[str]:
-    """Of a folder that is listed."""
+    """The entries of a folder that is listed."""
     return list(_children.get(url, ()))
 
 

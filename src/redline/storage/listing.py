@@ -1,4 +1,4 @@
-"""What a folder of a store holds, and what a pattern in a URL means: listings are repeated until they agree."""
+"""The entries of a folder of a store, and the matches of a pattern in a URL: listings are repeated until they agree."""
 
 from __future__ import annotations
 

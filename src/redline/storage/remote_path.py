@@ -23,7 +23,7 @@ _WITHOUT_FOLDERS = ("http:", "https:")
 
 
 class RemotePath(StoredPath):
-    """As a path, /s3:/bucket/folder/file; as a text, s3://bucket/folder/file."""
+    """A path of a store: /s3:/bucket/folder/file as a path, s3://bucket/folder/file as a text."""
 
     def __str__(self) -> str:
         if len(self.parts) < 3:
@@ -95,11 +95,11 @@ class RemotePath(StoredPath):
         yield from map(_of_public, self._children())
 
     def glob(self, pattern: str) -> Generator[RemotePath, None, None]:  # type: ignore[override,unused-ignore]
-        """What is directly in the folder."""
+        """The entries of the folder."""
         yield from (child for child in self.iterdir() if fnmatchcase(child.name, pattern))
 
     def rglob(self, pattern: str) -> Generator[RemotePath, None, None]:  # type: ignore[override,unused-ignore]
-        """What is in the folder and in those below it."""
+        """The entries of the folder and of those below it."""
         for child in self.iterdir():
             if fnmatchcase(child.name, pattern):
                 yield child

@@ -54,7 +54,7 @@ def share_folder(folder: str) -> None:
 
 
 def _remove_abandoned() -> None:
-    """What commands left that were killed: nobody holds their locks."""
+    """Remove what commands left that were killed: nobody holds their locks."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if folder.stat().st_uid != os.geteuid():

@@ -62,7 +62,7 @@ def _run_the_users_own() -> None:
 
 
 def _is_told_already() -> bool:
-    """Whether the watcher, which is Python too, has told what is wrong with the user's own: then its child does not."""
+    """The watcher, which is Python too, has told what is wrong with the user's own: then its child does not."""
     text = os.environ.get(_SETTINGS, "")
     return '"sitecustomize_failed":true' in text and f'"board":"/proc/{os.getppid()}/' in text
 

@@ -19,18 +19,13 @@ class Command:
     """How the job is started."""
 
     arguments: tuple[str, ...]
-    elastic: bool
-    """By torchrun."""
-    processes: int
-    """On this machine."""
-    restarts: int
-    """How often torchrun may start the processes anew."""
-    script: str
-    """As the user named it."""
+    elastic: bool  # by torchrun
+    processes: int  # on this machine
+    restarts: int  # how often torchrun may start the processes anew
+    script: str  # the script or module, named as the user did
     blind: str = ""
     """The option of Python with which it does not look where we ask it to, so that the job cannot be watched."""
-    job: str | None = None
-    """What the machines of a job have in common, where there are several."""
+    job: str | None = None  # a name that the machines of a job have in common, where there are several
 
 
 def split(words: Sequence[str], with_value: Collection[str]) -> tuple[list[str], list[str], list[str]]:
@@ -88,26 +83,18 @@ def command(torchrun: Sequence[str] | None, job: Sequence[str], of_python: Seque
         words = ("-m", *job[1:]) if is_module else tuple(job)
         blind = next((word for word in of_python if is_blinding(word)), "")
         return Command(arguments=(*python, *words), elastic=False, processes=1, restarts=0, script=script, blind=blind)
+    restarts = of_torchrun.value(torchrun, "max-restarts", "0")
+    several = of_torchrun.value(torchrun, "nnodes", "1") != "1"
     return Command(
         arguments=(*python, "-m", of_torchrun.MODULE, *torchrun, *job),
         elastic=True,
         processes=of_torchrun.processes(torchrun),
-        restarts=_restarts(of_torchrun.value(torchrun, "max-restarts", "0")),
+        restarts=int(restarts) if restarts.isdecimal() else 0,  # of what is no number torchrun complains
         script=script,
-        job=_common_name(torchrun),
+        job=(of_torchrun.value(torchrun, "rdzv-id", "") or None) if several else None,
     )
 
 
 def is_blinding(word: str) -> bool:
-    """Whether this option of Python has it ignore its environment, or what it finds there."""
+    """True of an option of Python that has it ignore its environment, or what it finds there."""
     return not word.startswith(("--", *PYTHON_WITH_VALUE)) and word.startswith("-") and bool(_BLINDING & set(word))
-
-
-def _restarts(text: str) -> int:
-    return int(text) if text.isdecimal() else 0  # of what is no number torchrun complains
-
-
-def _common_name(torchrun: Sequence[str]) -> str | None:
-    if of_torchrun.value(torchrun, "nnodes", "1") == "1":
-        return None
-    return of_torchrun.value(torchrun, "rdzv-id", "") or None

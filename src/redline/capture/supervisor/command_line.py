@@ -23,12 +23,9 @@ _HEAD_BYTES = 512
 class Typed:
     """The parts of a job."""
 
-    of_python: tuple[str, ...] = ()
-    """Options of Python itself."""
-    torchrun: tuple[str, ...] | None = None
-    """Options of torchrun; None for a job without it."""
-    job: tuple[str, ...]
-    """A script or `-m module`, with its own arguments."""
+    of_python: tuple[str, ...] = ()  # options of Python itself
+    torchrun: tuple[str, ...] | None = None  # options of torchrun; None for a job without it
+    job: tuple[str, ...]  # a script or `-m module`, with its own arguments
 
 
 def understood(torchrun: Sequence[str], words: Sequence[str]) -> Typed:
@@ -55,7 +52,7 @@ def _typed(of_python: tuple[str, ...], torchrun: tuple[str, ...] | None, words: 
 
 
 def _after_python(torchrun: tuple[str, ...] | None, words: tuple[str, ...]) -> Typed:
-    """What follows the word python: its options, and then a script or a module."""
+    """Split the words after python: its options, and then a script or a module."""
     at = 1
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-", *MODULE):
         word = words[at]
@@ -68,7 +65,7 @@ def _after_python(torchrun: tuple[str, ...] | None, words: tuple[str, ...]) -> T
 
 
 def _after_torchrun(of_python: tuple[str, ...], before: tuple[str, ...] | None, words: tuple[str, ...]) -> Typed:
-    """What follows the word torchrun: more of its options, and then a script or a module."""
+    """Split the words after torchrun: more of its options, and then a script or a module."""
     at = 0
     while at < len(words) and (taken := of_torchrun.words_of(words[at], short=True)):
         of_torchrun.refuse_about_a_script(words[at])
@@ -108,7 +105,7 @@ def _head(path: str) -> bytes:
 
 
 def _interpreter(head: bytes) -> str:
-    """Of a script that names one; installers hide a long path of Python in a line of the shell."""
+    """The Python that a script names; installers hide a long path of it in a line of the shell."""
     lines = head.decode(errors="replace").splitlines()
     if not lines or not lines[0].startswith("#!"):
         return ""
@@ -132,7 +129,7 @@ def _refuse_other_language(name: str) -> None:
 
 
 def _refuse_foreign_script(path: str | None, *, typed: str) -> None:
-    """Of a command: it has what it imports where its own Python is."""
+    """Refuse a command whose own Python is another: it has what it imports there."""
     interpreter = _interpreter(_head(path)) if path else ""
     if interpreter:
         _refuse_foreign(interpreter, typed=typed)

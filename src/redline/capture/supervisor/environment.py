@@ -40,8 +40,7 @@ class Position:
     rank: int
     world: int
     local_rank: int
-    job: str
-    """The same for all processes of the job, and as far as the launcher says, for no other job."""
+    job: str  # the same for all processes of the job, and as far as the launcher says, for no other job
 
 
 def position(environment: Mapping[str, str] = os.environ) -> Position | None:
@@ -62,7 +61,7 @@ def position(environment: Mapping[str, str] = os.environ) -> Position | None:
 
 
 def choose(script: str, where: Position | None, named: str | None, job: str | None = None) -> Path:
-    """What the user named, or a new name; all watchers of a job choose the same one, as far as they can know."""
+    """The folder that the user named, or a new one; all watchers of a job choose the same, as far as they can know."""
     if named is not None:
         return path_of_this_machine(named, "run: the folder of a run")
     stem = re.sub(r"[^\w.-]+", "-", Path(script).stem) or "run"

@@ -55,7 +55,7 @@ def end_processes(mark: str, quiet_ticks: int = _QUIET_TICKS) -> None:
 
 
 class Guardian:
-    """Of this process: started with its first trial, it ends with it."""
+    """The one guardian of this process: started with its first trial, it ends with it."""
 
     _here: Guardian | None = None
 

@@ -69,7 +69,7 @@ class KeptTraces:
         return {"choose": str(digests), "own": own}
 
     def decide(self, window: tuple[int, int], standing_out: Mapping[str, str] | None) -> list[tuple[WindowTrace, str]]:
-        """What became of each trace of the window; nothing where it could not be found out who stands out."""
+        """The fate of each trace of the window; nothing where it could not be found out who stands out."""
         self.remove_emptied()
         traces = self._undecided.pop(window, [])
         if standing_out is None:
@@ -106,7 +106,7 @@ class KeptTraces:
 
 
 def _is_behind(slot: ProcessSlot, window: tuple[int, int]) -> bool:
-    """Whether this rank is yet to have the window, as far as one can know."""
+    """This rank is yet to have the window, as far as one can know."""
     restart, number = window
     return slot.words[at.RESTART] == restart and slot.words[at.WINDOWS_DONE] < number and is_alive(slot.words[at.PID])
 

@@ -92,14 +92,14 @@ def _touched(window: memoryview[int]) -> range:
 
 
 def trace_path(slot: ProcessSlot, number: int) -> str:
-    """Of the window with this number, in the folder of the run."""
+    """The path of the trace of this window, in the folder of the run."""
     rank, restart = slot.words[at.RANK], slot.words[at.RESTART]
     folder = f"restart-{restart}/" if restart else ""
     return f"{folder}{at.window_name(number)}/rank-{rank}{TRACE_ENDING}"
 
 
 def digest_path(trace: str) -> str:
-    """Of the digest of this trace; both in the folder of the run."""
+    """The path of the digest of this trace; both in the folder of the run."""
     return f"{DIGESTS}/{trace.removesuffix(TRACE_ENDING)}{DIGEST_ENDING}"
 
 
@@ -134,8 +134,7 @@ class WindowTrace:
     """A trace that is to be digested, or was."""
 
     key: TraceKey
-    window: tuple[int, int]
-    """The restart and the number, by which windows are in order."""
+    window: tuple[int, int]  # the restart and the number, by which windows are in order
     digest: RankDigest
 
 
@@ -144,7 +143,7 @@ def trace_key(slot: ProcessSlot, window: memoryview[int]) -> TraceKey:
 
 
 def window_trace(slot: ProcessSlot, window: memoryview[int]) -> WindowTrace:
-    """Of this window, not digested yet."""
+    """The trace of this window, not digested yet."""
     key = trace_key(slot, window)
     restart, number = slot.words[at.RESTART], at.public_number(window[at.NUMBER])
     digest = RankDigest(
@@ -166,7 +165,7 @@ def window_trace(slot: ProcessSlot, window: memoryview[int]) -> WindowTrace:
 
 
 def remove_digests(folder: Path, traces: Iterable[str]) -> None:
-    """Of traces that turned out to be no steps of the job."""
+    """Remove the digests of traces that turned out to be no steps of the job."""
     for trace in traces:
         path = folder / digest_path(trace)
         path.unlink(missing_ok=True)

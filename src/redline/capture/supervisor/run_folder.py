@@ -1,4 +1,4 @@
-"""What stays behind of a run: its folder, its record, and the length of every step of every rank."""
+"""The folder of a run: its record, and the length of every step of every rank."""
 
 from __future__ import annotations
 
@@ -12,21 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from redline.artifacts import write_atomic
+from redline.capture import shared_state as at
 from redline.capture.run_record import NAME, RunRecord, joined_digests, read_record, to_json
-from redline.capture.shared_state import (
-    BEGIN,
-    DISOWNED,
-    FILLED,
-    NUMBER,
-    RANK,
-    REQUESTED,
-    RESTART,
-    STATE,
-    STEPS,
-    STRIDE,
-    ProcessSlot,
-    SharedState,
-)
+from redline.capture.shared_state import ProcessSlot, SharedState
 from redline.capture.supervisor.environment import CAPTURE, Position, unused_folder
 from redline.capture.supervisor.rank_records import remove_digests, trace_path
 from redline.errors import InputError, OutputError
@@ -123,7 +111,7 @@ def _write_steps(folder: Path, slots: Sequence[ProcessSlot]) -> None:
     """The length of every step of every rank."""
     for slot in slots:
         lengths_ns, waits_ns, stride = slot.steps()
-        rank, restart = slot.words[RANK], slot.words[RESTART]
+        rank, restart = slot.words[at.RANK], slot.words[at.RESTART]
         name = f"rank-{rank}" + (f".restart-{restart}" if restart else "")
         content = {"rank": rank, "stride": stride, "step_ns": lengths_ns, "input_wait_ns": waits_ns}
         (folder / "steps").mkdir(exist_ok=True)
@@ -139,9 +127,9 @@ def _write(path: Path, content: object) -> None:
 def _remove_disowned(folder: Path, slots: Sequence[ProcessSlot], helpers: Sequence[ProcessSlot]) -> None:
     """Traces of what turned out to be no steps of the job: all of helpers, and of ranks what was taken for steps."""
     windows = [(slot, window) for slot in slots for window in slot.windows()]
-    kept = {trace_path(slot, window[NUMBER]) for slot, window in windows if window[STATE] != DISOWNED}
-    recorded = {trace_path(slot, window[NUMBER]) for slot, window in windows}
-    recorded |= {trace_path(slot, window[NUMBER]) for slot in helpers for window in slot.windows()}
+    kept = {trace_path(slot, window[at.NUMBER]) for slot, window in windows if window[at.STATE] != at.DISOWNED}
+    recorded = {trace_path(slot, window[at.NUMBER]) for slot, window in windows}
+    recorded |= {trace_path(slot, window[at.NUMBER]) for slot in helpers for window in slot.windows()}
     remove_digests(folder, recorded - kept)
     for name in recorded - kept:
         path = folder / name
@@ -153,8 +141,8 @@ def _remove_disowned(folder: Path, slots: Sequence[ProcessSlot], helpers: Sequen
 
 
 def _remove_parts(folder: Path, slots: Sequence[ProcessSlot]) -> None:
-    """What killed writers left; those of other watchers may be at work yet."""
-    own = tuple(f"rank-{slot.words[RANK]}.trace." for slot in slots)
+    """Remove what killed writers left; those of other watchers may be at work yet."""
+    own = tuple(f"rank-{slot.words[at.RANK]}.trace." for slot in slots)
     for place in ("window-*", "restart-*/window-*"):  # not all of the folder: it may hold a million digests
         for part in folder.glob(f"{place}/rank-*.trace.*.part*"):
             if part.name.startswith(own):
@@ -177,7 +165,7 @@ def _locked(folder: Path) -> Iterator[None]:
 # Where each rank has a watcher of its own, or each machine, they share nothing but the folder of the run. So the one
 # that takes a request writes the step after which the window begins into a numbered file, which the others look for.
 class Requests:
-    """What this watcher knows of windows that were asked for."""
+    """The windows that were asked for, as far as this watcher knows."""
 
     def __init__(self, folder: Path, shared: SharedState, slots: Callable[[], Sequence[ProcessSlot]]) -> None:
         self._folder = folder
@@ -203,8 +191,8 @@ class Requests:
         with suppress(OSError, ValueError):  # there is none, or it is being written
             begin = int(self._numbered(self._known + 1).read_text(encoding="utf-8"))
             self._known += 1
-            self._shared.job_words[BEGIN] = begin
-            self._shared.job_words[REQUESTED] += 1
+            self._shared.job_words[at.BEGIN] = begin
+            self._shared.job_words[at.REQUESTED] += 1
 
     def forget(self) -> None:
         """The job is over."""
@@ -218,6 +206,6 @@ class Requests:
 
 def _begin(slot: ProcessSlot) -> int:
     """A step that no rank has reached before its watcher has heard of it."""
-    filled = slot.words[FILLED]
-    last_ns = slot.entries[2 * (filled - 1)] // slot.words[STRIDE] if filled else 0
-    return slot.words[STEPS] + _AHEAD_STEPS + (_AHEAD_NS // last_ns if last_ns else 0)
+    filled = slot.words[at.FILLED]
+    last_ns = slot.entries[2 * (filled - 1)] // slot.words[at.STRIDE] if filled else 0
+    return slot.words[at.STEPS] + _AHEAD_STEPS + (_AHEAD_NS // last_ns if last_ns else 0)

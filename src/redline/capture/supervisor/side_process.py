@@ -114,7 +114,7 @@ def _limit(memory_bytes: int, cpu_s: int) -> None:
 
 
 def _give_way(pid: int) -> None:
-    """As far as the system allows: processor, disk, and memory when that runs out."""
+    """Lower its claims as far as the system allows: processor, disk, and memory when that runs out."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, 19)
     with suppress(OSError):

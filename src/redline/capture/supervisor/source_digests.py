@@ -32,14 +32,11 @@ _MOST_FAILURES = 8  # in a row, after which no more is tried
 
 @dataclass(frozen=True, kw_only=True)
 class DigestPlan:
-    """What was asked for."""
+    """The digests that were asked for."""
 
-    keep_traces: int | None = None
-    """Windows whose traces stay once they are digested; None for all."""
-    wait_s: float = 30.0
-    """That digests may take when the job is over."""
-    most_bytes: int = 2 << 30
-    """Of the digests of this watcher."""
+    keep_traces: int | None = None  # windows whose traces stay once they are digested; None for all
+    wait_s: float = 30.0  # that digests may take when the job is over
+    most_bytes: int = 2 << 30  # the size of all digests of this watcher
 
 
 @dataclass(kw_only=True)
@@ -56,7 +53,7 @@ class _Running:
 
 
 class SourceDigests:
-    """What this watcher has digested of the windows of its own ranks, and what it deleted since."""
+    """Digests of the windows of the own ranks, and which of their traces were deleted since."""
 
     def __init__(
         self, folder: Path, plan: DigestPlan, program: Sequence[str], slots: Callable[[], Sequence[ProcessSlot]]
@@ -114,7 +111,7 @@ class SourceDigests:
         self._looked_s = 0.0
 
     def is_done(self) -> bool:
-        """Whether nothing is left to be digested, nor to be deleted."""
+        """Nothing is left to be digested, nor to be deleted."""
         return self._running is None and (self._has_stopped() or (not self._pending() and self._kept.due() is None))
 
     def _has_stopped(self) -> bool:
@@ -141,11 +138,11 @@ class SourceDigests:
         return replace(self._totals, newest=tuple(self._newest))
 
     def is_deleted(self, slot: ProcessSlot, window: memoryview[int]) -> bool:
-        """Whether the trace of this window was deleted once it was digested."""
+        """The trace of this window was deleted once it was digested."""
         return trace_key(slot, window) in self._kept.deleted
 
     def notes(self) -> list[str]:
-        """What is to be said of them, the first of each kind."""
+        """Sentences about them, the first of each kind."""
         told = self._troubles.notes()
         if self._has_stopped():
             told.append(f"digests: no more after {_MOST_FAILURES} failures in a row")
@@ -163,8 +160,7 @@ class SourceDigests:
             return []
         known = {trace_key(slot, window): (slot, window) for slot in self._slots() for window in slot.windows()}
         waiting = {key for key, (_, window) in known.items() if window[at.STATE] == at.WRITTEN} - self._seen
-        missed = len(self._waiting - known.keys() - self._seen)
-        self._totals = replace(self._totals, missed=self._totals.missed + missed)
+        self._add(missed=len(self._waiting - known.keys() - self._seen))
         self._seen &= known.keys()
         self._kept.deleted &= known.keys()
         self._waiting = waiting
@@ -176,7 +172,8 @@ class SourceDigests:
         memory_bytes = min(_MOST_MEMORY_BYTES, available_bytes() // 2)
         if memory_bytes < _LEAST_MEMORY_BYTES or self._has_stopped():
             return
-        batch = self._next_batch()
+        pending = self._pending()
+        batch = [trace for trace in pending if trace.window == pending[0].window][:_MOST_TRACES]
         due = self._kept.due()
         choice = None if due is None else self._kept.choice(due)
         if due is not None and choice is None:  # its only rank does not stand out
@@ -185,11 +182,6 @@ class SourceDigests:
         if batch or due is not None:
             pairs = [[trace.key[0], trace.digest.path] for trace in batch]
             self._start({"digest": pairs, **(choice or {})}, batch, due, memory_bytes)
-
-    def _next_batch(self) -> list[WindowTrace]:
-        """Traces of the oldest window, for one process."""
-        pending = self._pending()
-        return [trace for trace in pending if trace.window == pending[0].window][:_MOST_TRACES]
 
     def _start(
         self, task: dict[str, Any], traces: Sequence[WindowTrace], window: tuple[int, int] | None, memory_bytes: int
@@ -204,7 +196,7 @@ class SourceDigests:
         self._running = _Running(process=process, traces=traces, window=window)
 
     def _hear(self, running: _Running) -> None:
-        """What it has told since: a line for each trace, or one with ranks."""
+        """Read what it has told since: a line for each trace, or one with ranks."""
         for line in running.process.lines():
             running.heard_s = time.monotonic()
             try:
@@ -213,8 +205,7 @@ class SourceDigests:
                 continue
             if "ranks" in told:
                 running.answer = told["ranks"]
-                choosing_cpu_ns = self._totals.choosing_cpu_ns + int(told["cpu_ns"])
-                self._totals = replace(self._totals, choosing_cpu_ns=choosing_cpu_ns)
+                self._add(choosing_cpu_ns=int(told["cpu_ns"]))
             elif running.done < len(running.traces):
                 trace = running.traces[running.done]
                 running.done += 1
@@ -234,12 +225,7 @@ class SourceDigests:
             cpu_ns=int(told["cpu_ns"]),
             wall_ns=int(told["wall_ns"]),
         )
-        self._totals = replace(
-            self._totals,
-            written=self._totals.written + 1,
-            size_bytes=self._totals.size_bytes + trace.digest.size_bytes,
-            wall_ns=self._totals.wall_ns + trace.digest.wall_ns,
-        )
+        self._add(written=1, size_bytes=trace.digest.size_bytes, wall_ns=trace.digest.wall_ns)
         self._newest.append(trace.digest)
         if trace.digest.why:
             self._troubles.add(f"{named(trace.digest)}: its trace is damaged ({trace.digest.why}), and is kept")
@@ -252,7 +238,7 @@ class SourceDigests:
         self._in_a_row += 1
         self._seen.add(trace.key)
         self._remove_parts(trace)
-        self._totals = replace(self._totals, failed=self._totals.failed + 1)
+        self._add(failed=1)
         self._newest.append(replace(trace.digest, state=FAILED, why=why))
         self._troubles.add(f"{named(trace.digest)}: {why}; its trace is kept")
 
@@ -265,13 +251,12 @@ class SourceDigests:
             target.parent.rmdir()
 
     def _account(self, usage: resource.struct_rusage) -> None:
-        cpu_ns = round(1e9 * (usage.ru_utime + usage.ru_stime))
-        self._totals = replace(
-            self._totals,
-            peak_bytes=max(self._totals.peak_bytes, 1024 * usage.ru_maxrss),
-            cpu_ns=self._totals.cpu_ns + cpu_ns,
-            processes=self._totals.processes + 1,
-        )
+        self._add(processes=1, cpu_ns=round(1e9 * (usage.ru_utime + usage.ru_stime)))
+        self._totals = replace(self._totals, peak_bytes=max(self._totals.peak_bytes, 1024 * usage.ru_maxrss))
+
+    def _add(self, **amounts: int) -> None:
+        sums: dict[str, Any] = {name: getattr(self._totals, name) + amount for name, amount in amounts.items()}
+        self._totals = replace(self._totals, **sums)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
@@ -280,5 +265,4 @@ class SourceDigests:
             with suppress(ValueError):  # it is listed no more
                 self._newest[self._newest.index(trace.digest)] = replace(trace.digest, trace=what)
             if what == DELETED:
-                deleted_bytes = self._totals.deleted_bytes + trace.digest.trace_bytes
-                self._totals = replace(self._totals, deleted=self._totals.deleted + 1, deleted_bytes=deleted_bytes)
+                self._add(deleted=1, deleted_bytes=trace.digest.trace_bytes)

@@ -37,14 +37,10 @@ class Standing:
 
     rank: int
     steps: int
-    quiet_s: float
-    """Since its last step ended."""
-    state: str
-    """running, sleeping, stopped, waiting for a disk, gone."""
-    where: str
-    """The innermost frame of its main thread."""
-    user: str
-    """The innermost frame outside of torch and Python's own library, or the same."""
+    quiet_s: float  # since its last step ended
+    state: str  # running, sleeping, stopped, waiting for a disk, gone
+    where: str  # the innermost frame of its main thread
+    user: str  # the innermost frame outside of torch and Python's own library, or the same
     in_torch: bool
     stacks: str
 
@@ -55,10 +51,8 @@ class Stall:
 
     after_s: float
     ranks: tuple[Standing, ...]
-    held_by: tuple[int, ...]
-    """The ranks that the others seem to wait for; all where none stands out."""
-    recordings: tuple[str, ...]
-    """Files of the flight recorder that were written meanwhile."""
+    held_by: tuple[int, ...]  # the ranks that the others seem to wait for; all where none stands out
+    recordings: tuple[str, ...]  # files of the flight recorder that were written meanwhile
 
 
 class StallWatch:
@@ -132,7 +126,7 @@ def _held_by(ranks: Sequence[Standing]) -> tuple[int, ...]:
 
 
 def _ask_for_stacks(slots: Sequence[ProcessSlot]) -> list[str]:
-    """What each process dumps; a stopped one cannot, and its stacks stay unknown."""
+    """Have each process dump its stacks; those of a stopped one stay unknown."""
     before = [_size(slot) for slot in slots]
     for slot in slots:
         if _can_answer(slot):
@@ -145,7 +139,7 @@ def _ask_for_stacks(slots: Sequence[ProcessSlot]) -> list[str]:
 
 
 def _can_answer(slot: ProcessSlot) -> bool:
-    """Whether the signal is still ours: to a process that became another program, it would be the end.
+    """The signal is still ours: to a process that became another program, it would be the end.
 
     A script that has closed our descriptor may have a file of its own under that number. And one that limits the size
     of files, and has undone that Python ignores the signal for it, would be ended by writing.

@@ -13,31 +13,15 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from redline.capture import shared_state as at
 from redline.capture.levers import environment_of_all
 from redline.capture.process import is_alive
 from redline.capture.settings import Settings, environment_for
-from redline.capture.shared_state import (
-    BY_CALLS,
-    DISOWNED,
-    EXPORTER,
-    EXPORTING,
-    KIND,
-    LOST_KILLED,
-    NUMBER,
-    OFFSPRING,
-    PID,
-    STATE,
-    STEPS,
-    TIMED_WINDOW,
-    WRITING_NS,
-    WRITTEN,
-    ProcessSlot,
-    SharedState,
-)
+from redline.capture.shared_state import ProcessSlot, SharedState
 from redline.capture.supervisor.command import Command
 
 _TICK_S = 0.25
@@ -58,8 +42,7 @@ _LAST_WORDS_S = 2.0  # that one may then take to remove what it needs no more
 class Ended:
     """How the job ended."""
 
-    status: int
-    """As `waitpid` says it."""
+    status: int  # the status from `waitpid`
     started_ns: int
     ended_ns: int
 
@@ -105,14 +88,11 @@ class Supervisor:
             libc.prctl(_PARENT_DIES, signal.SIGKILL, 0, 0, 0)  # if we are killed, so would the job have been
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-        environment = self._environment()
+        changed = environment_of_all(self._settings.kept_levers, os.environ)
+        environment = changed if self._shared is None else environment_for(changed, self._settings)
         job = subprocess.Popen(self._command.arguments, env=environment, preexec_fn=prepare, close_fds=False)  # noqa: PLW1509
         job.returncode = 0  # we wait for it ourselves
         return job.pid
-
-    def _environment(self) -> Mapping[str, str]:
-        changed = environment_of_all(self._settings.kept_levers, os.environ)
-        return changed if self._shared is None else environment_for(changed, self._settings)
 
     def _stay(self, job: int) -> int:
         last_s = 0.0
@@ -159,7 +139,8 @@ class Supervisor:
                 self._terminated |= hurry is not None
                 if time.monotonic() > until_s or hurry is not None:
                     for window in writing:
-                        _give_up(window)
+                        _end_writer(window)
+                        window[at.STATE] = at.LOST_KILLED
             until_s = min(until_s, time.monotonic() + _LAST_WORDS_S)
             while any(_cleans_up(window) for slot in self._taken() for window in slot.windows()):
                 if time.monotonic() > until_s or signal.sigtimedwait(_END, 0.01) is not None:
@@ -182,18 +163,14 @@ class Supervisor:
         windows = []
         for slot in self._taken():
             for window in slot.windows():
-                if window[STATE] == DISOWNED:
+                if window[at.STATE] == at.DISOWNED:
                     _end_writer(window)
-                elif window[STATE] == EXPORTING:
-                    if is_alive(window[EXPORTER]):
+                elif window[at.STATE] == at.EXPORTING:
+                    if is_alive(window[at.EXPORTER]):
                         windows.append(window)
-                    elif not self._is_about_to_write(slot):
-                        window[STATE] = LOST_KILLED
+                    elif not is_alive(slot.words[at.PID]):  # which is about to write it
+                        window[at.STATE] = at.LOST_KILLED
         return windows
-
-    @staticmethod
-    def _is_about_to_write(slot: ProcessSlot) -> bool:
-        return is_alive(slot.words[PID])
 
     def slots(self) -> list[ProcessSlot]:
         """Those of the job's ranks.
@@ -202,42 +179,44 @@ class Supervisor:
         some train, those that only call a model help them: they make data, or evaluate.
         """
         taken = self._taken()
-        with_steps = [slot for slot in taken if slot.words[STEPS] or _has_timed_window(slot)]
-        if not any(slot.words[OFFSPRING] for slot in with_steps):
-            return [slot for slot in taken if not slot.words[OFFSPRING]]
-        return [slot for slot in with_steps if slot.words[KIND] != BY_CALLS] or with_steps
+        with_steps = [slot for slot in taken if slot.words[at.STEPS] or _has_timed_window(slot)]
+        if not any(slot.words[at.OFFSPRING] for slot in with_steps):
+            return [slot for slot in taken if not slot.words[at.OFFSPRING]]
+        return [slot for slot in with_steps if slot.words[at.KIND] != at.BY_CALLS] or with_steps
 
     def helpers(self) -> list[ProcessSlot]:
         """Those of processes that were watched and turned out to be none of the ranks."""
-        ranks = {slot.words[PID] for slot in self.slots()}
-        return [slot for slot in self._taken() if slot.words[PID] not in ranks]
+        ranks = {slot.words[at.PID] for slot in self.slots()}
+        return [slot for slot in self._taken() if slot.words[at.PID] not in ranks]
 
     def _taken(self) -> list[ProcessSlot]:
         if self._shared is not None and not self._slots:
             self._slots = [self._shared.slot(number) for number in range(self._shared.slots)]
-        return [slot for slot in self._slots if slot.words[PID]]
+        return [slot for slot in self._slots if slot.words[at.PID]]
 
 
 def _has_timed_window(slot: ProcessSlot) -> bool:
-    """Whether it was captured, though it took no step that was recognised."""
-    window = slot.window(TIMED_WINDOW)
-    return bool(window[NUMBER]) and window[STATE] != DISOWNED
+    """It was captured, though it took no step that was recognised."""
+    window = slot.window(at.TIMED_WINDOW)
+    return bool(window[at.NUMBER]) and window[at.STATE] != at.DISOWNED
 
 
 def _cleans_up(window: memoryview[int]) -> bool:
-    """Whether its trace is there, and who wrote it has not yet removed the rest and said how long it took."""
-    return window[STATE] == WRITTEN and not window[WRITING_NS] and bool(window[EXPORTER]) and is_alive(window[EXPORTER])
-
-
-def _give_up(window: memoryview[int]) -> None:
-    _end_writer(window)
-    window[STATE] = LOST_KILLED
+    """Its trace is there, and who wrote it has not yet removed the rest and said how long it took."""
+    return (
+        window[at.STATE] == at.WRITTEN
+        and not window[at.WRITING_NS]
+        and bool(window[at.EXPORTER])
+        and is_alive(window[at.EXPORTER])
+    )
 
 
 def _end_writer(window: memoryview[int]) -> None:
-    if not window[WRITING_NS] and is_alive(window[EXPORTER]):  # otherwise it has ended, and the number may be another's
+    if not window[at.WRITING_NS] and is_alive(
+        window[at.EXPORTER]
+    ):  # otherwise it has ended, and the number may be another's
         with suppress(OSError):
-            os.kill(window[EXPORTER], signal.SIGKILL)
+            os.kill(window[at.EXPORTER], signal.SIGKILL)
 
 
 SignalMask = Collection[int]
@@ -268,7 +247,7 @@ def interruptible() -> Iterator[None]:
 
 
 def forget_pending() -> None:
-    """Of the signals that are held, those that tell us to end, which we are about to do."""
+    """Drop those of the signals held that tell us to end, which we are about to do."""
     while signal.sigtimedwait(_END, 0) is not None:
         pass
 

@@ -46,7 +46,7 @@ def refuse_about_a_script(word: str) -> None:
 
 
 def value(options: Sequence[str], name: str, default: str) -> str:
-    """As torchrun reads it: what was typed last, else what the environment says."""
+    """The value that torchrun reads: what was typed last, else what the environment says."""
     text = os.environ.get("PET_" + name.upper().replace("-", "_"), default)
     for at, word in enumerate(options):
         if word.startswith("--") and option_name(word) == name:

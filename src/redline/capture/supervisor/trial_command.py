@@ -14,7 +14,7 @@ from redline.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class TrialCommand:
-    """What is started, and with which changes."""
+    """A command to start, and the changes that it is started with."""
 
     words: tuple[str, ...]  # as they were typed, without the environment
     environment: tuple[tuple[str, str], ...] = ()  # in addition to that of this process
@@ -30,13 +30,13 @@ class TrialCommand:
 
     @property
     def with_levers(self) -> str:
-        """As it is told where its levers are on."""
+        """The command with the levers that are on."""
         joined = " ".join(self.levers)
         return f"{self} {'and' if self.kept else 'with'} {joined}" if joined else str(self)
 
 
 def trial_command(words: Sequence[str], levers: Sequence[str] = (), folder: Path | None = None) -> TrialCommand:
-    """Of a command line that may begin with settings of the environment."""
+    """Read a command line that may begin with settings of the environment."""
     rest = list(words)
     environment: list[tuple[str, str]] = []
     while rest and "=" in rest[0] and rest[0].partition("=")[0].isidentifier():

@@ -101,7 +101,7 @@ class TrialJob:
         return min(slot.words[STEPS] for slot in slots) if all_here else 0
 
     def facts(self) -> dict[str, object]:
-        """What the first rank tells of itself."""
+        """The facts that the first rank tells of itself."""
         slots = self.ranks()
         return facts_of(slots[0]) if slots else {}
 
@@ -205,14 +205,14 @@ def _end_helpers(mark: str) -> int:
 
 
 def _is_of_compiler(pid: int) -> bool:
-    """Of torch.compile, whose workers look only now and then whether they are still needed."""
+    """A worker of torch.compile, which looks only now and then whether it is still needed."""
     with suppress(OSError):
         return b"torch/_inductor/compile_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
 
 
 def _children_cpu_s() -> float:
-    """Of processes that have been waited for, and of those that they have waited for."""
+    """CPU time of processes that have been waited for, and of those that they have waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

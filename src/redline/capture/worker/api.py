@@ -1,4 +1,4 @@
-"""What a script may call if it wants to: `redline.step()` and `redline.region("name")`.
+"""Functions that a script may call if it wants to: `redline.step()` and `redline.region("name")`.
 
 Both do nothing, at next to no cost, where the script does not run under `redline run`.
 """
@@ -64,12 +64,12 @@ def set_switch(name: str, *, on: bool) -> None:
 
 
 def is_asked(name: str) -> bool:
-    """Whether the script has asked for this switch."""
+    """The script has asked for this switch."""
     return name in _asked
 
 
 def switch(name: str) -> bool:
-    """Whether to take the other way here: `if redline.switch("new path"): ...`
+    """True where the script is to take the other way: `if redline.switch("new path"): ...`
 
     False, except in every second block of steps under `redline compare --with switch="new path"`.
     """

@@ -65,7 +65,7 @@ class _Start:
         return self._plain
 
     def _told_to(self, caller: FrameType, environment: Sequence[bytes] | None) -> Settings | None:
-        """What the program is told that is about to start; None for one that has nothing to do with ranks."""
+        """Settings for the program that is about to start; None for one that has nothing to do with ranks."""
         words = [os.fsdecode(word) for word in caller.f_locals["args"]]
         name = os.path.basename(words[0])  # noqa: PTH119 (pathlib is slow to import)
         is_python = name.startswith("python")

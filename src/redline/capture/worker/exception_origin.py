@@ -1,4 +1,4 @@
-"""Whether an exception that was raised while our code ran reached it from outside, or was raised by a call of ours.
+"""Tell an exception that reached our code from outside from one that was raised by a call of ours.
 
 The script may have put its own functions in the place of whatever we call (`open`, `os.fork`, a fake file system), and
 its audit hooks are asked about our calls. So frames of the script in a traceback say nothing: what such calls raise
@@ -169,6 +169,6 @@ def _codes_of_handlers() -> Iterator[CodeType]:
 
 
 def _has_words_of_its_own(kind: type[BaseException]) -> bool:
-    """Whether a class of the script gives its exceptions arguments that nobody has passed."""
+    """A class of the script gives its exceptions arguments that nobody has passed."""
     is_the_scripts = kind.__module__.partition(".")[0] not in NOT_THE_SCRIPTS
     return is_the_scripts and any(hasattr(getattr(kind, name), "__code__") for name in ("__init__", "__new__"))

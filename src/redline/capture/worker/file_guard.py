@@ -51,7 +51,7 @@ _CONTENTS = {
 
 
 class FileGuard:
-    """Of one process and of those that it forks."""
+    """The guard of one process and of those that it forks."""
 
     here: FileGuard | None = None
 
@@ -78,7 +78,7 @@ class FileGuard:
         return [path for path in sorted(self._elsewhere) if pathlib.Path(path).exists()]
 
     def heard(self, event: str, args: tuple[Any, ...]) -> None:
-        """What Python is about to do."""
+        """Hear of an event before Python does it."""
         if event == "open":
             if isinstance(args[2], int) and args[2] & _WRITES:
                 self.check(args[0])

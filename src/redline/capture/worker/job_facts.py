@@ -12,6 +12,7 @@ from itertools import islice
 import torch
 
 from redline.capture.worker.exception_origin import tolerated
+from redline.capture.worker.recording.host_evidence import Collector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _MOST_MODULES = 4096  # that are looked through for units of FSDP: about a milli
 _SWITCHES_CACHING_OFF = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING")
 
 
-class JobFactsCollector:
+class JobFactsCollector(Collector):
     """Looks at what comes by while a window is open, each thing once. A part of the host evidence."""
 
     key = "facts"
@@ -44,12 +45,6 @@ class JobFactsCollector:
         self._optimizers.clear()
         self._loaders.clear()
         self._modes = {}
-
-    def step_ended(self) -> None:
-        """Nothing to do."""
-
-    def window_closed(self) -> None:
-        self._is_open = False
 
     def abandon(self) -> None:
         self._is_open = False
@@ -126,12 +121,12 @@ def optimizer_facts(optimizer: Optimizer) -> dict[str, object]:
 
 
 def _flag(value: object) -> bool | None:
-    """Of what a script may have set to anything."""
+    """A flag, which a script may have set to anything."""
     return value if value is None else bool(value)
 
 
 def loader_facts(iterator: object) -> dict[str, object]:
-    """Of an iterator of a DataLoader: it has what its loader was made with."""
+    """Facts of an iterator of a DataLoader: it has what its loader was made with."""
     known = iterator.__dict__
     sampler = known.get("_index_sampler")
     return {
@@ -199,7 +194,7 @@ def _of_ddp(module: Any) -> dict[str, object]:
 
 
 def fsdp_facts(outermost: torch.nn.Module | None) -> list[dict[str, object]]:
-    """Of FSDP2; units are the modules whose parameters are gathered together."""
+    """Facts of FSDP2; units are the modules whose parameters are gathered together."""
     kind = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", None)
     if kind is None or outermost is None:
         return []
@@ -207,12 +202,9 @@ def fsdp_facts(outermost: torch.nn.Module | None) -> list[dict[str, object]]:
     if not units:
         return []
     inner = units[1:] or units  # by default the root keeps its parameters
-    return [{"units": len(units), "reshard_after_forward": any(_reshards(unit) for unit in inner)}]
-
-
-def _reshards(unit: Any) -> bool:
-    group = unit._get_fsdp_state()._fsdp_param_group
-    return getattr(group, "post_forward_mesh_info", None) is not None
+    groups = [unit._get_fsdp_state()._fsdp_param_group for unit in inner]
+    reshards = (getattr(group, "post_forward_mesh_info", None) is not None for group in groups)
+    return [{"units": len(units), "reshard_after_forward": any(reshards)}]
 
 
 def compile_facts() -> dict[str, object] | None:

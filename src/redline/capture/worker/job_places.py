@@ -235,7 +235,7 @@ def _number(value: object) -> int:
 
 
 def _is_to_none(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether `zero_grad` drops gradients; the first argument is the optimizer or module itself."""
+    """`zero_grad` drops gradients; the first argument is the optimizer or module itself."""
     value = args[1] if len(args) > 1 else kwargs.get("set_to_none", True)
     return value is not False and value != 0
 
@@ -328,7 +328,7 @@ class ModelPlaces:
         return returned or (sites[0], "", "no statement there gives the model a name")
 
     def _is_wrapped_in(self, site: SourceCall, holder: torch.nn.Module | None) -> bool:
-        """Whether the statement itself wraps the model, as `model = DistributedDataParallel(Net())` does."""
+        """The statement itself wraps the model, as `model = DistributedDataParallel(Net())` does."""
         made = self._made.get(id(holder))
         if holder is None or made is None or holder is unwrapped(holder):
             return False
@@ -368,7 +368,7 @@ def _target(statement: ast.stmt | None) -> ast.Name | ast.Attribute | None:
 
 
 def _makes(site: SourceCall, kind: type, scope: dict[str, object]) -> bool:
-    """Whether the value of the statement is what the call makes: the call, or methods of it that return itself."""
+    """The value of the statement is what the call makes: the call, or methods of it that return itself."""
     value = getattr(site.statement, "value", None)
     while isinstance(value, ast.Call) and value is not site.call:
         function = value.func
@@ -381,7 +381,7 @@ def _makes(site: SourceCall, kind: type, scope: dict[str, object]) -> bool:
 def _holder(
     target: ast.expr, model: torch.nn.Module, caller: _Caller, frame: FrameType | None
 ) -> torch.nn.Module | None:
-    """What the name stands for now, in the frame that made it if that still runs, or in its file: the model, or DDP."""
+    """The object that has the name now, in the frame that made it if that still runs, or in its file: model or DDP."""
     modules = (value for value in _values(target, caller, frame) if isinstance(value, torch.nn.Module))
     return next((value for value in modules if unwrapped(value) is model), None)
 

@@ -1,4 +1,4 @@
-"""What memory this process has used on its accelerator, and what filled it when there was none left."""
+"""Memory that this process has used on its accelerator, and what filled it when there was none left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def uses_cuda() -> bool:
 
 
 def of_allocator() -> dict[str, int]:
-    """Of the accelerator's allocator; asking it costs no synchronisation."""
+    """Counters of the accelerator's allocator; asking it costs no synchronisation."""
     if not uses_cuda():
         return {}
     stats = torch.cuda.memory_stats()
@@ -32,7 +32,7 @@ def of_allocator() -> dict[str, int]:
 
 
 def most_bytes() -> int:
-    """What the job has needed at most of the memory that it can run out of: the accelerator's, else the process's."""
+    """The most that the job has needed of the memory that it can run out of: the accelerator's, else the process's."""
     return of_allocator().get("reserved_bytes.all.peak", 0) or peak_bytes()
 
 
@@ -50,14 +50,14 @@ def record_history() -> None:
 
 
 def ran_out(error: BaseException | None) -> bool:
-    """Whether this is what the process ended with."""
+    """The process ended with this."""
     if error is None:
         return False
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def largest_tensors() -> list[dict[str, object]]:
-    """What filled the memory: live tensors by shape and type, the largest first."""
+    """Live tensors by shape and type, the largest first: they filled the memory."""
     import gc
 
     found: dict[tuple[tuple[int, ...], str, int], int] = {}

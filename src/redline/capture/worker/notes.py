@@ -1,4 +1,4 @@
-"""What this process knows of itself, for the run's record: versions, layout, model, and what went wrong."""
+"""Facts and notes of this process for the run's record: versions, layout, model, and what went wrong."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 
 from redline.capture.shared_state import STACKS_FD
 from redline.capture.worker import memory
+from redline.capture.worker.process_context import ProcessContext, process_group
 from redline.capture.worker.stacks import has_few_files
 
 TYPE_CHECKING = False
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from torch.optim.optimizer import Optimizer
 
-    from redline.capture.worker.process_context import ProcessContext
 
 NO_THREADS = "the process's memory is limited (ulimit -v or -d), so no thread was started to watch it"
 _NO_STACKS = "the process may have few files open (ulimit -n), so its stacks are not known if it hangs"
@@ -67,7 +67,7 @@ class Notes:
             "model": _model(known, module),
             "layout": _layout(known),
             "memory": memory.of_allocator(),
-            "accelerators": _accelerators(),
+            "accelerators": [torch.cuda.get_device_name()] if memory.uses_cuda() else [],
         }
         self.learn_rank()
         self._write()
@@ -77,10 +77,9 @@ class Notes:
         self._facts.pop("model", None)
 
     def learn_rank(self) -> None:
-        """From torch.distributed, if the script uses it and got that far; else it is what the launcher said."""
-        distributed = torch.distributed
-        is_there = distributed.is_available() and distributed.is_initialized()
-        self._context.settle(distributed.get_rank() if is_there else self._context.settings.rank)
+        """From torch.distributed; without it, the rank is what the launcher said."""
+        distributed = process_group()
+        self._context.settle(self._context.settings.rank if distributed is None else distributed.get_rank())
 
     def leave(self) -> None:
         """The process ends: the peaks of its accelerators, and what it held if memory ran out."""
@@ -122,9 +121,9 @@ def _model(optimizers: list[Optimizer], module: str | None) -> dict[str, object]
 
 
 def _layout(optimizers: list[Optimizer]) -> dict[str, object]:
-    distributed = torch.distributed
+    distributed = process_group()
     layout: dict[str, object] = {"world": 1}
-    if distributed.is_available() and distributed.is_initialized():
+    if distributed is not None:
         layout = {
             "world": distributed.get_world_size(),
             "rank": distributed.get_rank(),
@@ -138,7 +137,7 @@ def _layout(optimizers: list[Optimizer]) -> dict[str, object]:
 
 
 def _mesh(optimizer: Optimizer) -> dict[str, Any] | None:
-    """Of parameters that are spread over devices."""
+    """The mesh of parameters that are spread over devices."""
     for group in optimizer.param_groups:
         for one in group["params"]:
             mesh = getattr(one, "device_mesh", None)
@@ -146,8 +145,3 @@ def _mesh(optimizer: Optimizer) -> dict[str, Any] | None:
                 shape = [int(mesh.size(at)) for at in range(mesh.ndim)]
                 return {"names": mesh.mesh_dim_names, "shape": shape, "placements": [str(p) for p in one.placements]}
     return None
-
-
-def _accelerators() -> list[str]:
-    """The one that this process uses, as its driver names it."""
-    return [torch.cuda.get_device_name()] if memory.uses_cuda() else []

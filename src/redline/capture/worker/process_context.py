@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from os import getpid
 
 from redline.capture.shared_state import BY_CALLS, KIND, RANK, RESTART, SETTLED
@@ -9,8 +10,17 @@ from redline.capture.worker.exception_origin import tolerated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from redline.capture.settings import Settings
     from redline.capture.shared_state import ProcessSlot, SharedState
+
+
+def process_group() -> Any:
+    """torch.distributed, if the script uses it and got that far; else None."""
+    distributed = sys.modules.get("torch.distributed")
+    is_there = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if is_there else None
 
 
 class ProcessContext:

@@ -160,7 +160,7 @@ def last_name(expression: ast.expr) -> str:
 
 
 def value_of(expression: ast.expr, *scopes: Bindings) -> object:
-    """What a name or an attribute stands for, without running anything of the script; `_NOTHING` if not known."""
+    """The object that a name or an attribute stands for, without running anything; `_NOTHING` if not known."""
     if isinstance(expression, ast.Name):
         return next((scope[expression.id] for scope in scopes if expression.id in scope), _NOTHING)
     if isinstance(expression, ast.Attribute):
@@ -176,7 +176,7 @@ def value_of(expression: ast.expr, *scopes: Bindings) -> object:
 
 
 def is_call_of(call: ast.Call, wanted: object, name: str, *scopes: Bindings) -> bool:
-    """Whether what is called there is this object: by its value, or by its name where the value is not known."""
+    """The call is of this object: by its value, or by its name where the value is not known."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr == "__init__":
         return True

@@ -19,7 +19,7 @@ _FEW_FILES = 256  # that a process may have open: below, all of them are the scr
 
 
 def has_few_files() -> bool:
-    """Whether a file of ours could be one too many (`ulimit -n`)."""
+    """A file of ours could be one too many (`ulimit -n`)."""
     return os.sysconf("SC_OPEN_MAX") < _FEW_FILES
 
 

@@ -75,7 +75,7 @@ def _arrive(settings: Settings) -> ProcessContext:
 
 @contextmanager
 def _above_standard_streams() -> Iterator[None]:
-    """What is opened meanwhile is not taken for the job's input or output, where the job was started without."""
+    """Nothing opened meanwhile is taken for the job's input or output, where the job was started without."""
     held: list[int] = []
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         held.append(descriptor)

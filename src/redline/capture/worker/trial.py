@@ -8,18 +8,8 @@ import os
 import signal
 import sys
 
+from redline.capture import shared_state as at
 from redline.capture.block_plan import BlockPlan, warms_up_changed
-from redline.capture.shared_state import (
-    BLOCK_STEPS,
-    BLOCK_TURNS,
-    FIRST_BLOCK,
-    LAST_STEP,
-    LEFT,
-    LEVER_FROM,
-    LEVER_NUMBER,
-    PEAK_BYTES,
-    PLANNED_AT,
-)
 from redline.capture.worker.exception_origin import tolerated
 from redline.capture.worker.file_guard import FileGuard
 from redline.capture.worker.levers.lever import GuardedLever
@@ -57,7 +47,7 @@ class JobTrial:
 
     def step_ended(self, steps: int) -> None:
         """The step of this number has ended: the next one may run another way."""
-        if 0 < self._told[LAST_STEP] <= steps:
+        if 0 < self._told[at.LAST_STEP] <= steps:
             self._tell()
             self._end()
         self._roots.step_ended(steps)
@@ -67,18 +57,18 @@ class JobTrial:
             self._tell()
 
     def _go_on(self, step: int) -> None:
-        if self._told[LEVER_NUMBER] != self._number:
+        if self._told[at.LEVER_NUMBER] != self._number:
             self._switch(False)
-            self._number, self._begun, self._plan = self._told[LEVER_NUMBER], self._told[LEVER_FROM], None
-        if self._plan is None and self._told[BLOCK_STEPS]:
+            self._number, self._begun, self._plan = self._told[at.LEVER_NUMBER], self._told[at.LEVER_FROM], None
+        if self._plan is None and self._told[at.BLOCK_STEPS]:
             self._plan = BlockPlan(
                 seed=self._seed,
-                first=self._told[FIRST_BLOCK],
-                kept=self._told[BLOCK_STEPS],
-                turns=self._told[BLOCK_TURNS],
+                first=self._told[at.FIRST_BLOCK],
+                kept=self._told[at.BLOCK_STEPS],
+                turns=self._told[at.BLOCK_TURNS],
                 begun=self._begun,
             )
-            self._words[PLANNED_AT] = step
+            self._words[at.PLANNED_AT] = step
         since = step - self._begun + 1
         changed = warms_up_changed(since) if self._plan is None else self._plan.is_changed(step)
         if changed != self._is_on:
@@ -87,7 +77,7 @@ class JobTrial:
             self._switch(changed)
 
     def _tell(self) -> None:
-        """What the levers did, for the one who watches."""
+        """Tell the watcher what the levers did."""
         for name, levers in (("levers", self._levers), ("kept levers", self._kept)):
             effects = [lever.took() for lever in levers]
             self._notes.tell(name, [[effect.took, effect.what] for effect in effects])
@@ -99,12 +89,12 @@ class JobTrial:
 
     def _end(self) -> None:
         """All steps that were asked for are done: the script does nothing more, neither evaluate nor save."""
-        self._words[LEFT] = 1
+        self._words[at.LEFT] = 1
         with tolerated(BaseException):
             if FileGuard.here is not None:
                 self._notes.tell("wrote elsewhere", FileGuard.here.written_elsewhere())
         with tolerated(BaseException):
-            self._words[PEAK_BYTES] = most_bytes()
+            self._words[at.PEAK_BYTES] = most_bytes()
             _end_workers()
         for stream in (sys.stdout, sys.stderr):
             with tolerated(BaseException):

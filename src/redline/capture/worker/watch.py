@@ -97,7 +97,6 @@ def _trial(context: ProcessContext, capture: Capture, calls: ModuleCalls) -> tup
     roots = RootModules(calls.at_outermost)
     job = JobView(
         outermost=calls.outermost,
-        at_next_call=calls.once,
         optimizers=capture.optimizers.alive,
         each_root=roots.each,
         safely=capture.safely,

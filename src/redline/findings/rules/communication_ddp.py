@@ -1,26 +1,12 @@
-"""What DistributedDataParallel exchanges, copies and searches."""
+"""Exchanges, copies and searches of DistributedDataParallel."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from redline.findings import exposed as comm
 from redline.findings.evidence import Evidence, Grade
-from redline.findings.exposed import (
-    FP32,
-    begun_in_steps,
-    exchanges_where,
-    gradient_exchanges,
-    hideable,
-    in_steps_ns,
-    last_part,
-    matter,
-    open_on_cpu,
-    time_of,
-    transfer_of,
-    unknown_exchanges,
-    untold,
-    untold_figures,
-)
+from redline.findings.operator_cost import launched_by
 from redline.findings.rule import (
     ClaimOrder,
     JobMatch,
@@ -106,20 +92,20 @@ def _fix_exposed_all_reduce(totals: MatchTotals) -> Evidence | None:
     when=lambda totals: totals.figures["last_ns"] / max(totals.figures["exposed_ns"], 1) >= MOSTLY_LAST,
     last_share=ratio("last_ns", "exposed_ns"),
 )
-@adds(untold)
+@adds(comm.untold)
 def exposed_all_reduce(diagnosis: Diagnosis) -> JobMatch | None:
     """The all-reduces of DDP are not hidden behind the backward pass.
 
     Exchanges of unknown kind count with those that are known: else the bound would be too low.
     """
     chosen = [buckets(rank) for rank in diagnosis.ranks]
-    unknown = [unknown_exchanges(rank) & mask.any() for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
+    unknown = [comm.unknown_exchanges(rank) & mask.any() for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
     claimed = [known | other for known, other in zip(chosen, unknown, strict=True)]
-    if not matter(diagnosis, claimed, LEAST_SHARE):
+    if not comm.matter(diagnosis, claimed, LEAST_SHARE):
         return None
-    sizes, transfers = _sizes(diagnosis.ranks, chosen), transfer_of(diagnosis, claimed)
+    sizes, transfers = _sizes(diagnosis.ranks, chosen), comm.transfer_of(diagnosis, claimed)
     small = bool(sizes) and sum(sizes) < FIRST_BUCKET_BYTES * len(sizes)
-    count = sum(int(begun_in_steps(*of_rank).sum()) for of_rank in zip(diagnosis.ranks, chosen, strict=True))
+    count = sum(int(comm.begun_in_steps(*of_rank).sum()) for of_rank in zip(diagnosis.ranks, chosen, strict=True))
     if _on_cpu(diagnosis) and not (small and count >= MANY_ON_CPU * diagnosis.rank_steps):
         return None
     claims, beside = _gained(diagnosis, claimed, transfers, small=small)
@@ -133,11 +119,11 @@ def exposed_all_reduce(diagnosis: Diagnosis) -> JobMatch | None:
         smallest_bytes=min(sizes, default=0),
         largest_bytes=max(sizes, default=0),
         exposed_ns=sum(time.length_ns for time in transfers),
-        in_steps_ns=in_steps_ns(diagnosis, transfers),
-        hidden_ns=in_steps_ns(diagnosis, claims),
-        last_ns=sum(time.length_ns for time in transfer_of(diagnosis, last)),
-        unknown_ns=in_steps_ns(diagnosis, transfer_of(diagnosis, unknown)),
-        **untold_figures(diagnosis),
+        in_steps_ns=comm.in_steps_ns(diagnosis, transfers),
+        hidden_ns=comm.in_steps_ns(diagnosis, claims),
+        last_ns=sum(time.length_ns for time in comm.transfer_of(diagnosis, last)),
+        unknown_ns=comm.in_steps_ns(diagnosis, comm.transfer_of(diagnosis, unknown)),
+        **comm.untold_figures(diagnosis),
     )
 
 
@@ -149,24 +135,24 @@ def _on_cpu(diagnosis: Diagnosis) -> bool:
 def _gained(
     diagnosis: Diagnosis, chosen: Sequence[Mask], transfers: Sequence[Intervals], *, small: bool
 ) -> tuple[list[Intervals], list[Intervals]]:
-    """What hiding can gain; of small buckets all, as larger ones save what each exchange costs by itself."""
+    """The gain of hiding; of small buckets all, as larger ones save what each exchange costs by itself."""
     if not small:
-        return [hideable(rank, time) for rank, time in zip(diagnosis.ranks, transfers, strict=True)], []
-    ranks = zip(diagnosis.ranks, chosen, open_on_cpu(diagnosis, chosen), strict=True)
-    return list(transfers), [time_of(rank, mask) | open_time for rank, mask, open_time in ranks]
+        return [comm.hideable(rank, time) for rank, time in zip(diagnosis.ranks, transfers, strict=True)], []
+    ranks = zip(diagnosis.ranks, chosen, comm.open_on_cpu(diagnosis, chosen), strict=True)
+    return list(transfers), [comm.time_of(rank, mask) | open_time for rank, mask, open_time in ranks]
 
 
 def _sends_too_much(diagnosis: Diagnosis, chosen: Sequence[Mask]) -> bool:
-    """Whether gradients are sent in fp32 though the job computes in less: RL-N05 is the cause if time runs out."""
+    """Gradients are sent in fp32 though the job computes in less: RL-N05 is the cause if time runs out."""
     are_wide = [
-        bool(exchanges_where(rank, lambda series: series.dtype in FP32)[mask].all())
+        bool(comm.exchanges_where(rank, lambda series: series.dtype in comm.FP32)[mask].all())
         for rank, mask in zip(diagnosis.ranks, chosen, strict=True)
     ]
     return all(are_wide) and computes_narrow(diagnosis)
 
 
 def _behind_backward(rank: Digest, chosen: Mask, time: Intervals) -> Intervals:
-    """Of this exposed time, what the backward pass could still hide: what it computes while nothing is sent.
+    """The part of this exposed time that the backward pass could still hide: what it computes while nothing is sent.
 
     Where buckets follow each other from the first to the last, no other order hides more of them.
     """
@@ -174,8 +160,8 @@ def _behind_backward(rank: Digest, chosen: Mask, time: Intervals) -> Intervals:
         return time
     sums = np.array(rank.phases).reshape(len(PHASES), len(KINDS))
     spare_ns = int(sums[PHASES.index(Phase.BACKWARD), KINDS.index(PhaseKind.DEVICE)])
-    spare_ns -= int(rank.exchanges.hidden_ns[begun_in_steps(rank, chosen)].sum())
-    return last_part(time, min(max(spare_ns, 0) / time.length_ns, 1.0))
+    spare_ns -= int(rank.exchanges.hidden_ns[comm.begun_in_steps(rank, chosen)].sum())
+    return comm.last_part(time, min(max(spare_ns, 0) / time.length_ns, 1.0))
 
 
 def buckets(rank: Digest) -> Mask:
@@ -183,8 +169,8 @@ def buckets(rank: Digest) -> Mask:
 
     Those of passes before the last one need not be hidden, but left out (RL-N02).
     """
-    chosen = gradient_exchanges(rank)
-    reduced = exchanges_where(rank, lambda series: series.collective == "all_reduce")
+    chosen = comm.gradient_exchanges(rank)
+    reduced = comm.exchanges_where(rank, lambda series: series.collective == "all_reduce")
     is_ddp = reduced[chosen].all() and not parameter_gathers(rank).any()
     return chosen & ~exchanged_early(rank, chosen) if is_ddp else np.zeros_like(chosen)
 
@@ -200,7 +186,7 @@ def _sizes(ranks: Sequence[Digest], chosen: Sequence[Mask]) -> list[int]:
 
 
 def _last_of_pass(rank: Digest, chosen: Mask) -> Mask:
-    """Of the chosen exchanges the last in each backward pass."""
+    """The last of the chosen exchanges in each backward pass."""
     rows = np.flatnonzero(chosen)
     step = np.searchsorted(rank.ledger.start_ns, rank.exchanges.start_ns[rows], side="right")
     passed = np.stack([step, rank.exchanges.backward[rows]])
@@ -242,7 +228,7 @@ CPU_SHARE = 0.03  # of the step, on a CPU: what DDP does there without any buffe
 def broadcasts(rank: Digest) -> Mask:
     """Those outside of backward passes."""
     forward: Mask = rank.exchanges.backward == FORWARD
-    return forward & exchanges_where(rank, lambda series: series.collective == "broadcast")
+    return forward & comm.exchanges_where(rank, lambda series: series.collective == "broadcast")
 
 
 @rule("RL-N04", ClaimOrder.DDP_COPIES, Numerics.SEMANTICS, Grade.DOCUMENTED, ends=broadcasts)
@@ -272,7 +258,7 @@ def buffer_broadcast(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _match_on_cpu(analysis: RankAnalysis) -> RuleMatch | None:
-    """What DDP's forward does before the first operator of the model, where it broadcasts: it joins buffers too."""
+    """Match DDP's forward before the first operator of the model, where it broadcasts: it joins buffers too."""
     spans, activity = analysis.timeline.spans, analysis.activity
     forward = _forward_regions(analysis)
     begun_ns, until_ns = _broadcasting(analysis, forward)
@@ -371,7 +357,7 @@ def unused_parameter_search(analysis: RankAnalysis) -> RuleMatch | None:
     copies = _in_steps(analysis, analysis.rows_named(schema.is_output_copy, Kind.OPERATOR))
     rows = np.concatenate([searches, copies])
     time = Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])
-    claim = analysis.idle_after(time) | analysis.busy_with(_launched_by(analysis, copies))
+    claim = analysis.idle_after(time) | analysis.busy_with(launched_by(analysis, copies))
     return RuleMatch(
         claim,
         searches=len(searches),
@@ -385,16 +371,8 @@ def _in_steps(analysis: RankAnalysis, rows: I64) -> I64:
     return rows[analysis.in_steps.contains(analysis.timeline.spans.start_ns[rows])]
 
 
-def _launched_by(analysis: RankAnalysis, rows: I64) -> I64:
-    if not analysis.on_gpu:
-        return np.empty(0, np.int64)
-    chosen = np.zeros(len(analysis.timeline.spans), bool)
-    chosen[rows] = True
-    return analysis.launched_under(chosen)
-
-
 def _map_ns(analysis: RankAnalysis) -> int:
-    """Of the all-reduces of whole numbers inside steps: which parameters are used is one number for each."""
+    """Time of the all-reduces of whole numbers inside steps: which parameters are used is one number for each."""
     timeline = analysis.timeline
     communications = timeline.communications
     known = [

@@ -2,24 +2,8 @@
 
 import numpy as np
 
+from redline.findings import exposed as comm
 from redline.findings.evidence import Grade
-from redline.findings.exposed import (
-    FP32,
-    begun_in_steps,
-    exchanges_where,
-    gradient_exchanges,
-    hideable,
-    in_steps_ns,
-    latest,
-    like_one_of,
-    matter,
-    open_by_step,
-    open_on_cpu,
-    time_of,
-    transfer_of,
-    untold,
-    untold_figures,
-)
 from redline.findings.rule import ClaimOrder, JobMatch, adds, alone, ratio, rule, says, value
 from redline.findings.sharding import with_hooks
 from redline.ledger.job.combine import Diagnosis
@@ -49,21 +33,24 @@ GRADIENT_ACCUMULATION_SHARE = 0.01  # of the step
     early_share=ratio("early", "all"),
     exposed_ns=alone,
 )
-@adds(untold)
+@adds(comm.untold)
 def gradient_accumulation(diagnosis: Diagnosis) -> JobMatch | None:
     """Gradients are exchanged in every backward pass, although only the last one before the optimizer needs it."""
-    gradients = [gradient_exchanges(rank) for rank in diagnosis.ranks]
+    gradients = [comm.gradient_exchanges(rank) for rank in diagnosis.ranks]
     early = [exchanged_early(rank, mask) for rank, mask in zip(diagnosis.ranks, gradients, strict=True)]
-    if not matter(diagnosis, early, GRADIENT_ACCUMULATION_SHARE):
+    if not comm.matter(diagnosis, early, GRADIENT_ACCUMULATION_SHARE):
         return None
     figures = {
         "early": float(sum(mask.sum() for mask in early)),
         "all": float(sum(mask.sum() for mask in gradients)),
-        "passes": float(max(_most_passes(rank, mask) for rank, mask in zip(diagnosis.ranks, early, strict=True))),
-        **untold_figures(diagnosis),
+        "passes": max(
+            float(rank.exchanges.backward[mask].max(initial=1))
+            for rank, mask in zip(diagnosis.ranks, early, strict=True)
+        ),
+        **comm.untold_figures(diagnosis),
     }
-    claims = [time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, early, strict=True)]
-    return JobMatch(claims, with_hooks(diagnosis, open_on_cpu(diagnosis, early), early), **figures)
+    claims = [comm.time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, early, strict=True)]
+    return JobMatch(claims, with_hooks(diagnosis, comm.open_on_cpu(diagnosis, early), early), **figures)
 
 
 def exchanged_early(rank: Digest, gradients: Mask) -> Mask:
@@ -72,11 +59,7 @@ def exchanged_early(rank: Digest, gradients: Mask) -> Mask:
     before_the_last = gradients & (backward > 1)
     if not before_the_last.any():
         return before_the_last
-    return before_the_last & like_one_of(rank, gradients & (backward == 1))
-
-
-def _most_passes(rank: Digest, early: Mask) -> int:
-    return int(rank.exchanges.backward[early].max(initial=1))
+    return before_the_last & comm.like_one_of(rank, gradients & (backward == 1))
 
 
 FP32_GRADIENTS_SHARE = 0.05  # of the step
@@ -99,7 +82,7 @@ MOSTLY_NARROW = 0.5  # of the arithmetic
     order="open_ns exposed_ns step_ns",
 )
 @says("Most arithmetic of the job is in 16 bits or less already.", when="narrow")
-@adds(untold)
+@adds(comm.untold)
 def fp32_gradients(diagnosis: Diagnosis) -> JobMatch | None:
     """Gradients travel in fp32, and the time that takes is exposed.
 
@@ -108,28 +91,28 @@ def fp32_gradients(diagnosis: Diagnosis) -> JobMatch | None:
     if any(rank.facts.device != "gpu" for rank in diagnosis.ranks):
         return None
     chosen = [
-        gradient_exchanges(rank) & exchanges_where(rank, lambda series: series.dtype in FP32)
+        comm.gradient_exchanges(rank) & comm.exchanges_where(rank, lambda series: series.dtype in comm.FP32)
         for rank in diagnosis.ranks
     ]
-    if not matter(diagnosis, chosen, FP32_GRADIENTS_SHARE):
+    if not comm.matter(diagnosis, chosen, FP32_GRADIENTS_SHARE):
         return None
-    exposed = transfer_of(diagnosis, chosen)
-    open_ns = [open_by_step(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
+    exposed = comm.transfer_of(diagnosis, chosen)
+    open_ns = [comm.open_by_step(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)]
     claims = [
-        latest(rank, time, (SAVED_SHARE * of_rank).astype(np.int64))
+        comm.latest(rank, time, (SAVED_SHARE * of_rank).astype(np.int64))
         for rank, time, of_rank in zip(diagnosis.ranks, exposed, open_ns, strict=True)
     ]
     return JobMatch(
         claims,
-        exposed_ns=in_steps_ns(diagnosis, exposed),
+        exposed_ns=comm.in_steps_ns(diagnosis, exposed),
         open_ns=sum(of_rank.sum() for of_rank in open_ns),
         narrow=computes_narrow(diagnosis),
-        **untold_figures(diagnosis),
+        **comm.untold_figures(diagnosis),
     )
 
 
 def computes_narrow(diagnosis: Diagnosis) -> bool:
-    """Whether most arithmetic is in 16 bits or less, so that gradients lose little by being sent so."""
+    """Most arithmetic is in 16 bits or less, so that gradients lose little by being sent so."""
     flops = dict.fromkeys((False, True), 0.0)
     for rank in diagnosis.ranks:
         for arithmetic in rank.arithmetic:
@@ -155,30 +138,30 @@ MOSTLY_REDUCED = 0.5  # of the bytes that all-reduces of a step carry: the rest 
     payload_bytes=value(lambda totals: round(totals.per_step("bytes")), "bytes"),
     exposed_ns=alone,
 )
-@adds(untold)
+@adds(comm.untold)
 def reduced_after_backward(diagnosis: Diagnosis) -> JobMatch | None:
     """Gradients are all-reduced after the backward pass, when no compute is left to hide it."""
     chosen = [after_backward(rank) for rank in diagnosis.ranks]
-    if not matter(diagnosis, chosen, REDUCED_AFTER_BACKWARD_SHARE):
+    if not comm.matter(diagnosis, chosen, REDUCED_AFTER_BACKWARD_SHARE):
         return None
     ranks = list(zip(diagnosis.ranks, chosen, strict=True))
     figures = {
-        "exchanges": float(sum(begun_in_steps(rank, mask).sum() for rank, mask in ranks)),
-        "bytes": float(sum(_payload_bytes(rank)[begun_in_steps(rank, mask)].sum() for rank, mask in ranks)),
-        **untold_figures(diagnosis),
+        "exchanges": float(sum(comm.begun_in_steps(rank, mask).sum() for rank, mask in ranks)),
+        "bytes": float(sum(_payload_bytes(rank)[comm.begun_in_steps(rank, mask)].sum() for rank, mask in ranks)),
+        **comm.untold_figures(diagnosis),
     }
     return JobMatch([_gained(rank, mask) for rank, mask in ranks], **figures)
 
 
 def _gained(rank: Digest, late: Mask) -> Intervals:
-    """What a GPU can hide; on a CPU all, as DDP exchanges fewer and larger tensors."""
-    exposed = time_of(rank, late)
-    return exposed if rank.facts.device == "cpu" else hideable(rank, exposed)
+    """The part that a GPU can hide; on a CPU all, as DDP exchanges fewer and larger tensors."""
+    exposed = comm.time_of(rank, late)
+    return exposed if rank.facts.device == "cpu" else comm.hideable(rank, exposed)
 
 
 def after_backward(rank: Digest) -> Mask:
     """All-reduces of gradients that the script itself starts, once the backward pass is over."""
-    reduced = begun_in_steps(rank, exchanges_where(rank, lambda series: series.collective == "all_reduce"))
+    reduced = comm.begun_in_steps(rank, comm.exchanges_where(rank, lambda series: series.collective == "all_reduce"))
     late: Mask = reduced & (rank.exchanges.backward == AFTER_BACKWARD)
     if not late.any():
         return late
@@ -190,7 +173,6 @@ def after_backward(rank: Digest) -> Mask:
 
 
 def _payload_bytes(rank: Digest) -> I64:
-    """Of each exchange."""
     sizes = np.array([series.payload_bytes for series in rank.series] or [0], np.int64)
     payload: I64 = sizes[rank.exchanges.series]
     return payload

@@ -5,30 +5,19 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
+from redline.findings import exposed as comm
 from redline.findings.evidence import Grade
-from redline.findings.exposed import (
-    begun_in_steps,
-    exchanges_where,
-    hidden_with,
-    hideable,
-    in_steps_ns,
-    last_part,
-    matter,
-    time_of,
-    transfer_of,
-    untold,
-    untold_figures,
-)
 from redline.findings.rule import ClaimOrder, JobMatch, adds, alone, rule, says, total, value
 from redline.findings.rules.communication_gradients import after_backward
 from redline.ledger.job.collective_table import CollectiveRow
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.rank.activity import Mask
 from redline.ledger.rank.backward_passes import FORWARD
-from redline.ledger.rank.digest import Digest
+from redline.ledger.rank.digest import Digest, Facts
 from redline.ledger.rank.exchanges import POINT_TO_POINT, CollectiveSeries
 from redline.ledger.rank.rank_analysis import LATENCY_NS
 from redline.numerics import Numerics
@@ -59,16 +48,7 @@ class _Slow:
         return 1 - self.bus_bytes_per_s / self.link_bytes_per_s
 
 
-@dataclass(frozen=True)
-class _Links:
-    """Of a machine; 0 where one is not known."""
-
-    fabric_bytes_per_s: float
-    pair_bytes_per_s: float
-    nic_bytes_per_s: float
-    devices: int
-
-
+_LINKS = attrgetter("fabric_bytes_per_s", "pair_bytes_per_s", "nic_bytes_per_s", "fabric_devices")  # of a machine
 _Kind = tuple[str, int, int]
 _Node = tuple[int, str]
 
@@ -116,20 +96,16 @@ def _is_of(kind: _Kind, series: CollectiveSeries) -> bool:
 def _claim(rank: Digest, waiting: Intervals, slow: Mapping[_Kind, _Slow]) -> Intervals:
     claim = Intervals.empty()
     for kind in {_kind(series) for series in rank.series} & slow.keys():
-        chosen = exchanges_where(rank, partial(_is_of, kind))
-        claim |= last_part(time_of(rank, chosen) - waiting, slow[kind].saved_share)
+        chosen = comm.exchanges_where(rank, partial(_is_of, kind))
+        claim |= comm.last_part(comm.time_of(rank, chosen) - waiting, slow[kind].saved_share)
     return claim
 
 
 def _slow_ones(diagnosis: Diagnosis) -> dict[_Kind, _Slow]:
     """By kind, in the order of the table."""
-    machines = {
-        _Links(facts.fabric_bytes_per_s, facts.pair_bytes_per_s, facts.nic_bytes_per_s, facts.fabric_devices)
-        for facts in (rank.facts for rank in diagnosis.ranks)
-    }
-    if len(machines) > 1:
+    links = diagnosis.ranks[0].facts
+    if len({_LINKS(rank.facts) for rank in diagnosis.ranks}) > 1:
         return {}
-    (links,) = machines
     large = {
         _kind(row): row
         for row in diagnosis.collectives
@@ -143,7 +119,7 @@ def _slow_ones(diagnosis: Diagnosis) -> dict[_Kind, _Slow]:
     return slow
 
 
-def _slow_one(row: CollectiveRow, nodes: Sequence[Counter[_Node]], links: _Links) -> _Slow | None:
+def _slow_one(row: CollectiveRow, nodes: Sequence[Counter[_Node]], links: Facts) -> _Slow | None:
     bus_bytes_per_s = (row.bus_bytes_per_s or 0.0) * row.typical_ns / _transfer_ns(row)
     if all(len(members) == 1 for members in nodes):
         link = _inside(row.group_size, links)
@@ -155,22 +131,22 @@ def _slow_one(row: CollectiveRow, nodes: Sequence[Counter[_Node]], links: _Links
 
 
 def _transfer_ns(row: CollectiveRow) -> float:
-    """What of its time is not latency; at least a fifth, so that a short one does not become fast."""
+    """Its time without latency; at least a fifth, so that a short one does not become fast."""
     return max(row.typical_ns - LINK_LATENCY_NS - LATENCY_PER_RANK_NS * row.group_size, row.typical_ns / 5, 1.0)
 
 
-def _inside(group_size: int, links: _Links) -> float:
-    """What a device can send to the others of such a group inside its node; 0 where that is not known."""
-    if not 1 < group_size <= links.devices:
+def _inside(group_size: int, links: Facts) -> float:
+    """The rate of a device to the others of such a group inside its node; 0 where that is not known."""
+    if not 1 < group_size <= links.fabric_devices:
         return 0.0
     if links.pair_bytes_per_s:
         return min(links.fabric_bytes_per_s, links.pair_bytes_per_s * (group_size - 1))
     # a mesh: fewer devices have fewer links
-    return links.fabric_bytes_per_s if group_size == links.devices else 0.0
+    return links.fabric_bytes_per_s if group_size == links.fabric_devices else 0.0
 
 
 def _groups(diagnosis: Diagnosis, kinds: Container[_Kind]) -> dict[_Kind, list[Counter[_Node]]]:
-    """Of each kind of collective how many ranks of each of its groups are in which node, as launchers number them."""
+    """How many ranks of each group of each kind of collective are in which node, as launchers number them."""
     devices = max(diagnosis.ranks[0].facts.fabric_devices, 1)
     hosts = {rank.origin.rank: rank.origin.host for rank in diagnosis.ranks if rank.origin.host}
     usual_hosts = {number // devices: host for number, host in hosts.items()}  # for ranks that were not recorded
@@ -210,35 +186,35 @@ LEAST_PER_STEP = 3  # a norm of gradients and a flag of a scaler are usual
     "pass. They are exposed for {exposed_ns} of each {step_ns} step.",
     exposed_ns=alone,
 )
-@adds(untold)
+@adds(comm.untold)
 def small_collectives(diagnosis: Diagnosis) -> JobMatch | None:
     """A step exchanges many numbers one by one, and waits for each of them."""
     chosen = [_small(rank) for rank in diagnosis.ranks]
-    if not matter(diagnosis, chosen, SMALL_COLLECTIVES_SHARE):
+    if not comm.matter(diagnosis, chosen, SMALL_COLLECTIVES_SHARE):
         return None
     count = sum(int(mask.sum()) for mask in chosen)
     if count < LEAST_PER_STEP * diagnosis.rank_steps:
         return None
     return JobMatch(
-        [time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
+        [comm.time_of(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
         [_between(rank, mask) for rank, mask in zip(diagnosis.ranks, chosen, strict=True)],
         exchanges=count,
-        **untold_figures(diagnosis),
+        **comm.untold_figures(diagnosis),
         collective=_most_frequent(diagnosis, chosen),
     )
 
 
 def _small(rank: Digest) -> Mask:
     """Outside of backward passes, where DDP and FSDP exchange flags of their own, and no gradients."""
-    small = begun_in_steps(rank, exchanges_where(rank, _is_small))
-    broadcasts = small & exchanges_where(rank, lambda series: series.collective == "broadcast")
+    small = comm.begun_in_steps(rank, comm.exchanges_where(rank, _is_small))
+    broadcasts = small & comm.exchanges_where(rank, lambda series: series.collective == "broadcast")
     if broadcasts.sum() < MANY_BROADCASTS * len(rank.ledger.start_ns):
         small &= ~broadcasts
     return small & (rank.exchanges.backward <= 0) & ~after_backward(rank)
 
 
 def _between(rank: Digest, chosen: Mask) -> Intervals:
-    """What is lost around those that follow each other closely: their numbers are made and read one by one."""
+    """The time around those that follow each other closely: their numbers are made and read one by one."""
     return _in_a_row(rank, chosen) if rank.facts.device == "cpu" else _read_after(rank, chosen)
 
 
@@ -262,7 +238,7 @@ def _read_after(rank: Digest, chosen: Mask) -> Intervals:
 
 
 def _is_small(series: CollectiveSeries) -> bool:
-    """What has no size is a single number."""
+    """True also without a size: that is a single number."""
     is_number = series.in_elements < 0 and series.out_elements < 0 and bool(series.dtype)
     return series.collective not in (POINT_TO_POINT, "unknown") and (
         is_number or 0 < series.payload_bytes <= MOST_BYTES
@@ -300,20 +276,20 @@ BACKWARD_SHARE = 0.5  # of the all-to-alls in the forward pass: tokens go both w
     window_exposed_ns=total("window_exposed_ns"),
     window_ns=total("window_ns"),
 )
-@adds(untold)
+@adds(comm.untold)
 def expert_all_to_all(diagnosis: Diagnosis) -> JobMatch | None:
     """The exchange of tokens between experts is not hidden behind computation."""
     chosen = [expert_exchanges(rank) for rank in diagnosis.ranks]
-    if not matter(diagnosis, chosen, EXPERT_ALL_TO_ALL_SHARE):
+    if not comm.matter(diagnosis, chosen, EXPERT_ALL_TO_ALL_SHARE):
         return None
     ranks = list(zip(diagnosis.ranks, chosen, strict=True))
     return JobMatch(
-        transfer_of(diagnosis, chosen),
-        hidden_with(diagnosis, chosen),
-        exchanges=sum(begun_in_steps(rank, mask).sum() for rank, mask in ranks),
-        window_exposed_ns=float(sum(time_of(rank, mask).length_ns for rank, mask in ranks)) / len(ranks),
+        comm.transfer_of(diagnosis, chosen),
+        comm.hidden_with(diagnosis, chosen),
+        exchanges=sum(comm.begun_in_steps(rank, mask).sum() for rank, mask in ranks),
+        window_exposed_ns=float(sum(comm.time_of(rank, mask).length_ns for rank, mask in ranks)) / len(ranks),
         window_ns=float(sum(_open_ns(rank, mask) for rank, mask in ranks)) / len(ranks),
-        **untold_figures(diagnosis),
+        **comm.untold_figures(diagnosis),
     )
 
 
@@ -322,8 +298,8 @@ def expert_exchanges(rank: Digest) -> Mask:
 
     Recommenders exchange embeddings by all-to-all as well: several times forward, once backward.
     """
-    named = exchanges_where(rank, lambda series: series.collective in EXPERT)
-    plain = exchanges_where(rank, lambda series: series.collective == "all_to_all")
+    named = comm.exchanges_where(rank, lambda series: series.collective in EXPERT)
+    plain = comm.exchanges_where(rank, lambda series: series.collective == "all_to_all")
     backward = rank.exchanges.backward
     forward = int((plain & (backward == FORWARD)).sum())
     is_expert = forward > 0 and int((plain & (backward > 0)).sum()) >= BACKWARD_SHARE * forward
@@ -344,27 +320,27 @@ EMBEDDING_ALL_TO_ALL_SHARE = 0.05  # of the step
     "{exchanges:,} all-to-alls per step, most of them in the forward pass as of sharded embeddings, are exposed "
     "for {exposed_ns} of each {step_ns} step: nothing is computed meanwhile."
 )
-@adds(untold)
+@adds(comm.untold)
 def embedding_all_to_all(diagnosis: Diagnosis) -> JobMatch | None:
     """The all-to-alls of sharded embeddings are not hidden behind computation."""
     chosen = [_exchanges(rank) for rank in diagnosis.ranks]
-    if not matter(diagnosis, chosen, EMBEDDING_ALL_TO_ALL_SHARE):
+    if not comm.matter(diagnosis, chosen, EMBEDDING_ALL_TO_ALL_SHARE):
         return None
-    transfers = transfer_of(diagnosis, chosen)
+    transfers = comm.transfer_of(diagnosis, chosen)
     figures = {
         "exchanges": float(
-            sum(begun_in_steps(rank, mask).sum() for rank, mask in zip(diagnosis.ranks, chosen, strict=True))
+            sum(comm.begun_in_steps(rank, mask).sum() for rank, mask in zip(diagnosis.ranks, chosen, strict=True))
         ),
-        "exposed_ns": in_steps_ns(diagnosis, transfers),
-        **untold_figures(diagnosis),
+        "exposed_ns": comm.in_steps_ns(diagnosis, transfers),
+        **comm.untold_figures(diagnosis),
     }
-    claims = [hideable(rank, time) for rank, time in zip(diagnosis.ranks, transfers, strict=True)]
-    return JobMatch(claims, hidden_with(diagnosis, chosen), **figures)
+    claims = [comm.hideable(rank, time) for rank, time in zip(diagnosis.ranks, transfers, strict=True)]
+    return JobMatch(claims, comm.hidden_with(diagnosis, chosen), **figures)
 
 
 def _exchanges(rank: Digest) -> Mask:
     """All-to-alls of a job that trains and has no experts; on a CPU the same cores compute, so none can be hidden."""
-    plain = exchanges_where(rank, lambda series: series.collective == "all_to_all") & ~expert_exchanges(rank)
+    plain = comm.exchanges_where(rank, lambda series: series.collective == "all_to_all") & ~expert_exchanges(rank)
     backward = rank.exchanges.backward
     trains = bool((plain & (backward == FORWARD)).any() and (backward > 0).any())
     return plain & (trains and rank.facts.device != "cpu")

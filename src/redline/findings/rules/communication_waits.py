@@ -227,7 +227,7 @@ def _computing(stages: Sequence[Digest]) -> tuple[str, dict[str, float]]:
 
 
 def _is_as_planned(figures: Mapping[str, float]) -> bool:
-    """Whether there are enough micro-batches, stages are alike, and they wait about as long as that makes them."""
+    """There are enough micro-batches, stages are alike, and they wait about as long as that makes them."""
     is_even = figures["longest_ns"] < UNEQUAL * figures["median_ns"]
     is_enough = figures["micro_batches"] >= ENOUGH * figures["stages"]
     return is_enough and is_even and figures["waiting_share"] <= USUAL_WAITING * _bubble(figures)

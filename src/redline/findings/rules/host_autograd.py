@@ -6,6 +6,7 @@ import numpy as np
 
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.fixes import is_training
+from redline.findings.operator_cost import launched_by
 from redline.findings.rule import ClaimOrder, MatchTotals, RuleMatch, alone, rule, says
 from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis
@@ -34,7 +35,7 @@ def number_of_nodes(analysis: RankAnalysis, rows: I64) -> int:
 
 
 def largest_elements(analysis: RankAnalysis, rows: I64) -> I64:
-    """Of each operator the elements of its largest tensor, about as many as it makes; 0 without shapes."""
+    """The elements of each operator's largest tensor, about as many as it makes; 0 without shapes."""
     operators, timeline = analysis.timeline.operators, analysis.timeline
     shapes = operators.shapes[np.searchsorted(operators.row, rows)]
     texts, which = np.unique(shapes, return_inverse=True)
@@ -49,7 +50,7 @@ def _largest(shapes: str) -> int:
 
 
 def time_before_work(analysis: RankAnalysis, rows: I64, most_ns: int) -> Intervals:
-    """Of each operator the time before it calls another one, where nodes are made; at most so much of it."""
+    """The time of each operator before it calls another one, where nodes are made; at most so much of it."""
     spans = analysis.timeline.spans
     parents, first = np.unique(spans.parent, return_index=True)  # spans are in order of start
     first_child = np.full(len(spans) + 1, NONE, np.int64)
@@ -96,7 +97,7 @@ def debug_modes(analysis: RankAnalysis) -> RuleMatch | None:
     if len(checks):
         claim |= time_before_work(analysis, recording_operators(analysis), TRACEBACK_NS) | analysis.python_in_passes
     lost = analysis.idle_after(claim & analysis.in_steps)
-    return RuleMatch(lost | analysis.busy_with(_launched_by(analysis, rows)), checks=len(checks), fills=len(fills))
+    return RuleMatch(lost | analysis.busy_with(launched_by(analysis, rows)), checks=len(checks), fills=len(fills))
 
 
 def _checks(analysis: RankAnalysis) -> I64:
@@ -121,15 +122,6 @@ def _fills(analysis: RankAnalysis) -> I64:
     inside = (parent != NONE) & matching(analysis.timeline, parent, schema.is_empty_allocation)
     rows = rows[inside & analysis.in_steps.contains(spans.start_ns[rows])]
     return rows if len(rows) >= MANY_FILLS * max(len(analysis.ledger.start_ns), 1) else np.empty(0, np.int64)
-
-
-def _launched_by(analysis: RankAnalysis, rows: I64) -> I64:
-    """Kernels on a GPU; on a CPU the operators themselves are claimed."""
-    if not analysis.on_gpu:
-        return np.empty(0, np.int64)
-    chosen = np.zeros(len(analysis.timeline.spans), bool)
-    chosen[rows] = True
-    return analysis.launched_under(chosen)
 
 
 def _flagged(flags: np.typing.NDArray[np.bool_], rows: I64) -> np.typing.NDArray[np.bool_]:

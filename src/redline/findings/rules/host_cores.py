@@ -20,7 +20,7 @@ _SLICES = 1000  # of a step: an account's part of the claim is known to a thousa
 
 
 def spread(analysis: RankAnalysis, amounts_ns: Floats, within: Intervals) -> Intervals:
-    """As much of each step as its amount says, taken evenly from the time `within`, and no more than there is."""
+    """Spread the amount of each step evenly over the time `within`, and no more than there is."""
     borders = zip(analysis.ledger.start_ns.tolist(), analysis.ledger.end_ns.tolist(), strict=True)
     steps = [within.clip(start_ns, end_ns) for start_ns, end_ns in borders]
     pieces = [Intervals.empty(), *map(_even_part, steps, amounts_ns.tolist())]
@@ -234,19 +234,16 @@ def _lost_to_switching(analysis: RankAnalysis, cores: float) -> Floats:
     evidence, ledger = analysis.timeline.evidence, analysis.ledger
     ranks = evidence.machine.ranks or 1
     length_ns = (ledger.end_ns - ledger.start_ns).astype(np.float64)
-    if _helpers_ns(evidence) < HELPERS_SHARE * float(evidence.steps.process_cpu_ns.sum()):
+    helpers_ns = sum(thread.cpu_ns for thread in evidence.threads if not thread.training and not thread.python)
+    if helpers_ns < HELPERS_SHARE * float(evidence.steps.process_cpu_ns.sum()):
         return np.zeros(len(length_ns))
     cpu_ns, process_ns = analysis.counted(evidence.steps.cpu_ns), analysis.counted(evidence.steps.process_cpu_ns)
     lost_ns: Floats = np.maximum(length_ns - np.maximum(cpu_ns, USEFUL * process_ns * ranks / cores), 0)
     return lost_ns
 
 
-def _helpers_ns(evidence: HostEvidence) -> int:
-    return sum(thread.cpu_ns for thread in evidence.threads if not thread.training and not thread.python)
-
-
 def _gained_by_more(analysis: RankAnalysis, used: float) -> Floats:
-    """What all compute would take less if it were spread over all cores; nothing where operators are short."""
+    """The time that compute would save spread over all cores; nothing where operators are short."""
     evidence, ledger = analysis.timeline.evidence, analysis.ledger
     machine, steps, compute = evidence.machine, evidence.steps, analysis.activity.compute
     nothing = np.zeros(len(ledger.start_ns))

@@ -148,7 +148,7 @@ def recompilation(analysis: RankAnalysis) -> RuleMatch | None:
     bearing=Bearing.VOIDS,
 )
 def graph_capture(analysis: RankAnalysis) -> RuleMatch | None:
-    """What is launched is recorded into a graph, and does not run.
+    """Graphs are captured: what is launched meanwhile is recorded, and does not run.
 
     Idle time from the beginning of each capture to its end, or to that of the window.
     """

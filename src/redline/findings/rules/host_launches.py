@@ -1,5 +1,7 @@
 """The host launches kernels, or calls operators, more slowly than they run."""
 
+from typing import Any
+
 import numpy as np
 
 from redline.findings.evidence import Bearing, Grade
@@ -23,6 +25,7 @@ LAUNCHING_NS = 1_000_000  # fifty launches in a row: in a longer gap, the host d
 FEW_KERNELS = 20  # to a step: so few are launched fast enough whatever is done
 
 
+LAUNCH_BOUND: dict[str, Any] = {"what_if": launching_gone, "least_share": 0.05, "is_launch_bound": True}
 waits_for_launches = says(
     "The device waits {waiting_ns} of each {step_ns} step for the next launch; {short_share} of its "
     "{kernels:,} kernels per step are shorter than 10 us.",
@@ -51,15 +54,7 @@ def is_launch_bound(analysis: RankAnalysis) -> bool:
     return idle_ns > IDLE_SHARE * analysis.steps_ns and host_ns >= LAUNCH_SHARE * idle_ns
 
 
-@rule(
-    "RL-H01",
-    ClaimOrder.LAUNCHES,
-    Numerics.REASSOCIATION,
-    Grade.MEASURED,
-    what_if=launching_gone,
-    least_share=0.05,
-    is_launch_bound=True,
-)
+@rule("RL-H01", ClaimOrder.LAUNCHES, Numerics.REASSOCIATION, Grade.MEASURED, **LAUNCH_BOUND)
 @waits_for_launches
 @stacks_inflate
 def cuda_graph(analysis: RankAnalysis) -> RuleMatch | None:
@@ -68,14 +63,14 @@ def cuda_graph(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _launch_time_ns(analysis: RankAnalysis, kernels: int) -> float:
-    """What the host took longer than the device for each kernel, in gaps that are launching; at least what a small
-    kernel takes. Kernels that are shorter on the whole wait for their launch."""
+    """The time that the host takes longer than the device for each kernel, in gaps that are launching; at least what a
+    small kernel takes. Kernels that are shorter on the whole wait for their launch."""
     gaps_ns = analysis.launch_gaps.end - analysis.launch_gaps.start
     return max(float(gaps_ns[gaps_ns < LAUNCHING_NS].sum()) / max(kernels, 1), SMALL_KERNEL_NS)
 
 
 def repeats(analysis: RankAnalysis) -> bool:
-    """Whether all steps but the first launch as many kernels: what changes from step to step cannot be replayed."""
+    """All steps but the first launch as many kernels: what changes from step to step cannot be replayed."""
     work = analysis.timeline.device_work
     launch = work.launch[np.searchsorted(work.row, analysis.activity.compute.row)]
     starts = np.sort(analysis.timeline.spans.start_ns[launch[launch != NONE]])
@@ -95,15 +90,7 @@ def has_stacks(analysis: RankAnalysis) -> bool:
     return "stack" in analysis.timeline.metadata.recorded or len(analysis.timeline.python_calls) > 0
 
 
-@rule(
-    "RL-H02",
-    ClaimOrder.LAUNCHES,
-    Numerics.REASSOCIATION,
-    Grade.MEASURED,
-    what_if=launching_gone,
-    least_share=0.05,
-    is_launch_bound=True,
-)
+@rule("RL-H02", ClaimOrder.LAUNCHES, Numerics.REASSOCIATION, Grade.MEASURED, **LAUNCH_BOUND)
 @waits_for_launches
 @stacks_inflate
 def launch_overhead(analysis: RankAnalysis) -> RuleMatch | None:
@@ -132,7 +119,9 @@ def tiny_operators(analysis: RankAnalysis) -> RuleMatch | None:
     """
     if analysis.on_gpu or not len(analysis.ledger.start_ns):
         return None
-    elsewhere = _elsewhere(analysis)
+    elsewhere = analysis.passes.optimizer  # and what a training loop does between its steps
+    if len(analysis.passes.backward):
+        elsewhere |= analysis.phases.time(Phase.BETWEEN)
     rows, own_ns = _own_time(analysis, elsewhere)
     between = analysis.launch_gaps - elsewhere
     call_ns = between.length_ns / max(len(rows), 1)
@@ -150,12 +139,6 @@ def tiny_operators(analysis: RankAnalysis) -> RuleMatch | None:
         calling_ns=between.length_ns,
         computing_ns=own_ns[tiny].sum(),
     )
-
-
-def _elsewhere(analysis: RankAnalysis) -> Intervals:
-    """Time of optimizers, and of what a training loop does between its steps."""
-    optimizer = analysis.passes.optimizer
-    return optimizer | analysis.phases.time(Phase.BETWEEN) if len(analysis.passes.backward) else optimizer
 
 
 def _own_time(analysis: RankAnalysis, elsewhere: Intervals) -> tuple[I64, I64]:

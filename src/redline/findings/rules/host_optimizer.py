@@ -11,7 +11,6 @@ from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
-from redline.timeline.table import I64
 from redline.timeline.timeline import Kind
 from redline.trace import schema
 
@@ -122,7 +121,8 @@ def parameter_loops(analysis: RankAnalysis) -> RuleMatch | None:
 
     Loops after a backward pass: an optimizer that is written by hand, or an average of the weights.
     """
-    parameters = _parameters(analysis)
+    with_gradient = analysis.rows_named(schema.accumulates_gradient, Kind.OPERATOR)
+    parameters = round(len(with_gradient) / max(len(analysis.passes.backward), 1))
     if not parameters:
         return None
     by_hand = not len(analysis.passes.optimizer)
@@ -142,12 +142,6 @@ def parameter_loops(analysis: RankAnalysis) -> RuleMatch | None:
     )
 
 
-def _parameters(analysis: RankAnalysis) -> int:
-    """That get a gradient in a backward pass."""
-    nodes = analysis.rows_named(schema.accumulates_gradient, Kind.OPERATOR)
-    return round(len(nodes) / max(len(analysis.passes.backward), 1))
-
-
 def _loops(analysis: RankAnalysis, parameters: int, *, by_hand: bool) -> Intervals:
     """Stretches that update many parameters and compute nothing else, until their last update."""
     timeline, host = analysis.timeline, analysis.phases.host
@@ -157,8 +151,9 @@ def _loops(analysis: RankAnalysis, parameters: int, *, by_hand: bool) -> Interva
         matching(timeline, outer, is_meant)
         for is_meant in (schema.is_elementwise_update, schema.reads_scalar, schema.is_layer_operator)
     )
-    marked = analysis.rows_named(schema.is_optimizer_region, Kind.ANNOTATION)
-    time = (host.when(Phase.OPTIMIZER) | host.when(Phase.BETWEEN)) - _time_of(analysis, marked)
+    spans, marked = timeline.spans, analysis.rows_named(schema.is_optimizer_region, Kind.ANNOTATION)
+    regions = Intervals.union_of(spans.start_ns[marked], spans.end_ns[marked])
+    time = (host.when(Phase.OPTIMIZER) | host.when(Phase.BETWEEN)) - regions
     found: list[tuple[int, int]] = []
     for from_ns, to_ns in zip(time.start.tolist(), time.end.tolist(), strict=True):
         here = slice(*np.searchsorted(start_ns, (from_ns, to_ns)).tolist())
@@ -168,8 +163,3 @@ def _loops(analysis: RankAnalysis, parameters: int, *, by_hand: bool) -> Interva
             found.append((from_ns, int(end_ns[here][updates[here]].max())))
     edges = np.array(found, np.int64).reshape(-1, 2)
     return Intervals.union_of(edges[:, 0], edges[:, 1])
-
-
-def _time_of(analysis: RankAnalysis, rows: I64) -> Intervals:
-    spans = analysis.timeline.spans
-    return Intervals.union_of(spans.start_ns[rows], spans.end_ns[rows])

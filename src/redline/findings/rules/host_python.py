@@ -128,7 +128,7 @@ def _pauses_of_cpu(analysis: RankAnalysis) -> Intervals:
 
 
 def _is_program(sites: Sequence[CallSite], pauses: Intervals) -> bool:
-    """Whether samples put most of the time down to one function of the user that does not train.
+    """Samples put most of the time down to one function of the user that does not train.
 
     A CPU has pauses for other reasons too: Python between two operators, a thread that waits for a core.
     """
@@ -260,30 +260,30 @@ def _count(analysis: RankAnalysis, rows: I64, is_meant: Callable[[str], bool]) -
     return int(np.count_nonzero(matching(analysis.timeline, rows, is_meant)))
 
 
+_BY_KIND = {  # but logging, of which operators may tell more
+    WorkKind.CHECKPOINT: Evidence(
+        "{kind_share} of it saves checkpoints: save less often, or with torch.distributed.checkpoint.async_save."
+    ),
+    WorkKind.EVALUATION: Evidence(
+        "{kind_share} of it is evaluation, a model called without a backward pass: evaluate less often."
+    ),
+    WorkKind.INPUT: Evidence(
+        "{kind_share} of it makes the next batch: let workers of a DataLoader load data meanwhile."
+    ),
+    WorkKind.AVERAGING: Evidence(
+        "{kind_share} of it averages weights: one call such as torch._foreach_lerp_ does it for all of them."
+    ),
+}
+
+
 def _what(totals: MatchTotals) -> Evidence:
-    """What the time goes to, and so what to do: by samples of the stack, else by the operators that ran."""
+    """Name what the time goes to, and so what to do: by samples of the stack, else by the operators that ran."""
     figures = totals.figures
     times_ns = {kind: figures.get(f"{kind}_ns", 0.0) for kind in WorkKind}
     kind = max(times_ns, key=lambda kind: times_ns[kind])
     values = {"kind_share": min(times_ns[kind] / max(figures["sampled_ns"], 1.0), 1.0)}
-    if values["kind_share"] >= KIND_SHARE and kind is WorkKind.CHECKPOINT:
-        return Evidence(
-            "{kind_share} of it saves checkpoints: save less often, or with torch.distributed.checkpoint.async_save.",
-            values,
-        )
-    if values["kind_share"] >= KIND_SHARE and kind is WorkKind.EVALUATION:
-        return Evidence(
-            "{kind_share} of it is evaluation, a model called without a backward pass: evaluate less often.", values
-        )
-    if values["kind_share"] >= KIND_SHARE and kind is WorkKind.INPUT:
-        return Evidence(
-            "{kind_share} of it makes the next batch: let workers of a DataLoader load data meanwhile.", values
-        )
-    if values["kind_share"] >= KIND_SHARE and kind is WorkKind.AVERAGING:
-        return Evidence(
-            "{kind_share} of it averages weights: one call such as torch._foreach_lerp_ does it for all of them.",
-            values,
-        )
+    if values["kind_share"] >= KIND_SHARE and kind in _BY_KIND:
+        return replace(_BY_KIND[kind], values=values)
     return _what_by_operators(totals, values if kind is WorkKind.LOGGING else {"kind_share": 0.0})
 
 

@@ -1,6 +1,7 @@
 """Loading batches and copying them to the device."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -24,23 +25,19 @@ from redline.trace import schema
 
 WAITING_SHARE = 0.03  # of the step
 IDLE_SHARE = 0.5  # of the time in the loader
-NAMES = ("use", "target", "dataset", "workers", "free")
+WAITING: dict[str, Any] = {
+    "what_if": loading_gone,
+    "fix": loader_fix,
+    "least_share": WAITING_SHARE,
+    "names": ("use", "target", "dataset", "workers", "free"),
+}
 
 
 def trains(totals: MatchTotals) -> bool:
     return totals.names["use"] == "training"
 
 
-@rule(
-    "RL-D01",
-    ClaimOrder.MOMENTS,
-    Numerics.BITWISE,
-    Grade.MEASURED,
-    what_if=loading_gone,
-    fix=loader_fix,
-    least_share=WAITING_SHARE,
-    names=NAMES,
-)
+@rule("RL-D01", ClaimOrder.MOMENTS, Numerics.BITWISE, Grade.MEASURED, **WAITING)
 @says(
     "The training process itself loads each batch, {loading_ns} of each {step_ns} step; the device "
     "is idle for {waiting_ns} of that.",
@@ -74,16 +71,7 @@ def loading(analysis: RankAnalysis, is_meant: Callable[[str], bool]) -> RuleMatc
 KIND_SHARE = 0.3  # of the time between two calls of the loader, by samples of the stack; no sample is taken in a fork
 
 
-@rule(
-    "RL-D02",
-    ClaimOrder.MOMENTS,
-    Numerics.BITWISE,
-    Grade.DOCUMENTED,
-    what_if=loading_gone,
-    fix=loader_fix,
-    least_share=WAITING_SHARE,
-    names=NAMES,
-)
+@rule("RL-D02", ClaimOrder.MOMENTS, Numerics.BITWISE, Grade.DOCUMENTED, **WAITING)
 @says(
     "The training process waits {loading_ns} of each {step_ns} step for its data-loader workers; the "
     "device is idle for {waiting_ns} of that.",

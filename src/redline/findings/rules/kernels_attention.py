@@ -55,7 +55,7 @@ def attentions_of(timeline: Timeline) -> list[AttentionSpan]:
 
 
 def _on_lane(timeline: Timeline, rows: I64) -> Iterator[AttentionSpan]:
-    """Of products and softmaxes of one thread, in order: a softmax of what a product made, which the next one reads.
+    """Attention among products and softmaxes of one thread: a softmax of what a product made, which the next one reads.
 
     In the backward pass there are two products on each side, in an order that depends on the version.
     """
@@ -113,7 +113,7 @@ def _named(timeline: Timeline) -> Iterator[AttentionSpan]:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What shapes tell of a product or a softmax."""
+    """A product or a softmax, by its shapes."""
 
     scores: Scores = UNKNOWN  # what it makes
     read: Scores = UNKNOWN  # the left side of a product
@@ -124,7 +124,7 @@ class _Told:
 
 
 def _told(timeline: Timeline, rows: I64) -> tuple[list[_Told], I64]:
-    """Of each distinct operator with its shapes, and which of these each row is."""
+    """Each distinct operator with its shapes, and which of these each row is."""
     operators = timeline.operators
     place = np.minimum(np.searchsorted(operators.row, rows), len(operators) - 1)
     shapes = np.where(operators.row[place] == rows, operators.shapes[place], NONE)
@@ -246,7 +246,7 @@ def _launched_by(analysis: RankAnalysis, attention_spans: Sequence[AttentionSpan
 
 
 def _least_ns(analysis: RankAnalysis, attention_span: AttentionSpan) -> float:
-    """What a fused attention needs at best; 0 where that is not known. A causal mask may hide half of the pairs."""
+    """The least time of a fused attention; 0 where that is not known. A causal mask may hide half of the pairs."""
     machine, calls = analysis.machine, analysis.kernels.calls
     call = int(np.searchsorted(calls.row, attention_span.product))
     known = machine is not None and call < len(calls) and calls.row[call] == attention_span.product

@@ -150,7 +150,7 @@ def chains_of(analysis: RankAnalysis, fusable: Mask) -> I64:
 
 
 def _related(analysis: RankAnalysis, before: I64, after: I64) -> Mask:
-    """Whether each piece may read what the piece before it wrote.
+    """Each piece may read what the piece before it wrote.
 
     Where sizes are not known it may, unless both are the same kernel: that is how a loop over tensors looks.
     """
@@ -172,7 +172,7 @@ def _alike(before: frozenset[int], after: frozenset[int], *, shrinks: bool) -> b
 
 
 def _kept_ns(analysis: RankAnalysis, chain: I64) -> Floats:
-    """What one kernel takes at least instead of a chain: the traffic of its largest member, else that one's time."""
+    """The least time of one kernel instead of a chain: the traffic of its largest member, else that one's time."""
     kernels, compute = analysis.kernels, analysis.activity.compute
     traffic_ns = np.append(np.where(kernels.calls.has_roof, kernels.calls.memory_ns, np.nan), np.nan)[kernels.call_of]
     kept_ns = np.zeros(chain.max() + 1)

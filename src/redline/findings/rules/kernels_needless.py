@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
@@ -12,7 +11,14 @@ import numpy as np
 from redline.findings.evidence import Grade
 from redline.findings.exposed import last_part
 from redline.findings.fixes import is_training
-from redline.findings.operator_cost import argument_texts, backward_of, cost_of, operators_in_steps, outermost
+from redline.findings.operator_cost import (
+    argument_texts,
+    backward_of,
+    cost_of,
+    operators_in_steps,
+    outermost,
+    shapes_at,
+)
 from redline.findings.rule import ClaimOrder, RuleMatch, rule, says
 from redline.ledger.rank.activity import Mask
 from redline.ledger.rank.name_matching import matching
@@ -44,8 +50,7 @@ def unused_gradients(analysis: RankAnalysis) -> RuleMatch | None:
     updated = _updated(analysis, rows) if len(stored) else Counter()
     if not updated:
         return None
-    shapes, _, _ = argument_texts(timeline, stored)
-    shape_of = [next(iter(shapes_of(timeline.text(text))), ()) for text in shapes.tolist()]
+    shape_of = [next(iter(shapes), ()) for shapes in shapes_at(timeline, stored)]
     number = np.searchsorted(analysis.passes.backward.start, spans.start_ns[stored], side="right") - 1
     unused = _unused(shape_of, number.tolist(), updated)
     if not unused.any():
@@ -163,8 +168,7 @@ def _sparse_tables(analysis: RankAnalysis, rows: I64) -> dict[Shape, int]:
 
 
 def _shapes(analysis: RankAnalysis, row: int) -> tuple[Shape, ...]:
-    texts, _, _ = argument_texts(analysis.timeline, np.array([row]))
-    return shapes_of(analysis.timeline.text(int(texts[0])))
+    return shapes_at(analysis.timeline, np.array([row]))[0]
 
 
 def _whole_nodes(analysis: RankAnalysis, gradients: I64) -> I64:
@@ -199,15 +203,6 @@ def _last_parts(time: Intervals, share: float) -> Intervals:
 NEAR = 4  # operators from the softmax of the gate to the choice among its results
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ExpertLayer:
-    """A gate, and all that its experts run on every token."""
-
-    experts: int
-    tokens: int
-    rows: I64
-
-
 @rule("RL-C22", ClaimOrder.AVOIDABLE_KERNELS, Numerics.REASSOCIATION, Grade.DOCUMENTED, least_share=0.05)
 @says(
     "{layers:,} layers per step run each of {experts} experts on all {tokens} tokens, though a gate "
@@ -219,25 +214,25 @@ def all_experts_computed(analysis: RankAnalysis) -> RuleMatch | None:
     if not layers:
         return None
     claim = Intervals.empty()
-    for experts in {layer.experts for layer in layers}:
-        rows = np.concatenate([layer.rows for layer in layers if layer.experts == experts])
+    for experts in {experts for experts, _, _ in layers}:
+        rows = np.concatenate([rows for other, _, rows in layers if other == experts])
         claim |= last_part(cost_of(analysis, np.union1d(rows, backward_of(analysis, rows))), 1 - 1 / experts)
     return RuleMatch(
         claim,
         layers=len(layers),
         lost_ns=claim.length_ns,
-        experts=f"{layers[0].experts:,}",
-        tokens=f"{layers[0].tokens:,}",
+        experts=f"{layers[0][0]:,}",
+        tokens=f"{layers[0][1]:,}",
     )
 
 
-def _layers(analysis: RankAnalysis) -> list[_ExpertLayer]:
-    """From each gate to the next: as many products of one shape of weights as the gate has results, on all its rows."""
+def _layers(analysis: RankAnalysis) -> list[tuple[int, int, I64]]:
+    """Experts of each gate, their tokens, and all that they run on every token: until the next gate, as many products
+    of one shape of weights as the gate has results, on all its rows."""
     timeline = analysis.timeline
     rows = operators_in_steps(analysis)
     rows = outermost(analysis, rows[analysis.passes.at(timeline.spans.start_ns[rows]) == 0])
-    texts, _, _ = argument_texts(timeline, rows)
-    shapes = [shapes_of(timeline.text(text)) for text in texts.tolist()]
+    shapes = shapes_at(timeline, rows)
     choosing = matching(timeline, rows, schema.is_choice).tolist()
     is_linear = matching(timeline, rows, schema.is_linear).tolist()
     softmax = np.flatnonzero(matching(timeline, rows, schema.is_softmax_call)).tolist()
@@ -252,12 +247,12 @@ def _layers(analysis: RankAnalysis) -> list[_ExpertLayer]:
         of_experts = [place for place in products if weights[shapes[place][1]] == experts]
         if of_experts:
             between = rows[of_experts[0] : of_experts[-1] + 1]
-            layers.append(_ExpertLayer(experts=experts, tokens=tokens, rows=between))
+            layers.append((experts, tokens, between))
     return layers
 
 
 def _is_gate(place: int, shapes: list[tuple[Shape, ...]], choosing: list[bool]) -> bool:
-    """Whether the largest of the results of this softmax is chosen soon."""
+    """The largest of the results of this softmax is chosen soon."""
     scores = shapes[place][0] if shapes[place] else ()
     near = range(place + 1, min(place + 1 + NEAR, len(shapes)))
     is_small = len(scores) == 2 and 1 < scores[1] < scores[0]
@@ -265,7 +260,7 @@ def _is_gate(place: int, shapes: list[tuple[Shape, ...]], choosing: list[bool]) 
 
 
 def _rows(shapes: tuple[Shape, ...]) -> int:
-    """Of the left matrix of a linear layer with two dimensions."""
+    """Rows of the left matrix of a linear layer with two dimensions."""
     return shapes[0][0] if len(shapes) > 1 and len(shapes[0]) == 2 else 0
 
 
@@ -306,7 +301,7 @@ def _after_convolutions(analysis: RankAnalysis) -> I64:
 
 
 def _fit(timeline: Timeline, rows: I64) -> Mask:
-    """Whether the input of each call but the first can be the result of a convolution by the call before it."""
+    """The input of each call but the first can be the result of a convolution by the call before it."""
     texts, _, _ = argument_texts(timeline, rows)
     distinct, which = np.unique(texts, return_inverse=True)
     shapes = [shapes_of(timeline.text(text)) for text in distinct.tolist()]

@@ -45,7 +45,9 @@ def fp64(analysis: RankAnalysis) -> RuleMatch | None:
         Kind.OPERATOR
     )  # not what is compiled: one double among its inputs says little
     rows = rows[matching(analysis.timeline, rows, schema.is_library_operator)]
-    wide = rows[where_arguments(analysis.timeline, rows, _has_fp64)]
+    wide = rows[
+        where_arguments(analysis.timeline, rows, lambda shapes, types, _: has_tensor_of(_DOUBLE, shapes, types))
+    ]
     if not len(wide):
         return None
     owned = (analysis.activity.compute, analysis.activity.copies)
@@ -61,10 +63,6 @@ def fp64(analysis: RankAnalysis) -> RuleMatch | None:
         owned[1], chosen[1], COPY_KEPT
     )
     return RuleMatch(claim, wide_ns=wide_ns, busy_ns=busy_ns, operators=len(wide), operator=_heaviest(analysis, wide))
-
-
-def _has_fp64(shapes: str, types: str, _: str) -> bool:
-    return has_tensor_of(_DOUBLE, shapes, types)
 
 
 def _of_operators(analysis: RankAnalysis, pieces: Owned, operators: I64) -> Mask:
@@ -144,7 +142,7 @@ def fp32_matmul(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _saved_ns(calls: OperatorCalls, machine: Machine, target: str, reached: float = 1.0) -> Floats:
-    """Of a product all beyond its roof in the narrow type; of other work on fp32 half, as it moves half the bytes.
+    """The time of a product beyond its roof in the narrow type; of other work on fp32 half, as it moves half the bytes.
 
     Optimizers keep fp32.
     """

@@ -123,7 +123,7 @@ def small_batch(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _sizes(analysis: RankAnalysis) -> tuple[I64, Floats]:
-    """Of each call the rows of the batch, 0 where they are not the smallest size; and the traffic without weights."""
+    """The rows of the batch of each call, 0 where they are not the smallest size; and the traffic without weights."""
     timeline, row = analysis.timeline, analysis.kernels.calls.row
     operators = timeline.operators
     shapes = operators.shapes[np.searchsorted(operators.row, row)]
@@ -161,7 +161,7 @@ def headroom_of(analysis: RankAnalysis) -> float | None:
 
 
 FEW_ROWS = 2 * FLOPS_PER_BYTE
-"""Of a layer's input, all samples and positions together: a weight of four bytes is used in two FLOPs for each row, so
+"""Rows of a layer's input, all samples and positions together: a weight of four bytes is used in two FLOPs for each, so
 that with fewer rows a core waits for the weights."""
 SHARE = 0.5  # of the time in layers, that such few rows take
 LOOPS = 2  # calls of layers to each parameter that gets a gradient: the model runs several times in a pass
@@ -235,13 +235,13 @@ def tiny_batches(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _runs_repeatedly(analysis: RankAnalysis, calls: int) -> bool:
-    """Whether one backward pass goes through a loop that calls the same layers for one sample after the other."""
+    """One backward pass goes through a loop that calls the same layers for one sample after the other."""
     parameters = len(analysis.rows_named(schema.accumulates_gradient, Kind.OPERATOR))
     return 0 < LOOPS * parameters <= calls
 
 
 def _answers(analysis: RankAnalysis, rows: I64) -> bool:
-    """Whether requests are computed one by one: what is no text, texts as a whole, or a new text after single tokens.
+    """Requests are computed one by one: what is no text, texts as a whole, or a new text after single tokens.
 
     A text that grows is RL-C16.
     """
@@ -258,7 +258,7 @@ def _is_of_text(operator_name: str) -> bool:
 
 
 def _layers(analysis: RankAnalysis) -> tuple[I64, I64, I64]:
-    """Of each call of a linear layer with known shapes: samples, rows, and the time that it takes."""
+    """Samples, rows and time of each call of a linear layer with known shapes."""
     timeline, operators, parent = analysis.timeline, analysis.timeline.operators, analysis.timeline.spans.parent
     is_layer = matching(timeline, operators.row, schema.is_linear)
     if not len(analysis.passes.backward):  # whose nodes call products too

@@ -70,7 +70,7 @@ def _added_to_zeros(analysis: RankAnalysis, zeroed_ns: I64) -> I64:
 
 
 def _adds(analysis: RankAnalysis, nodes: I64) -> Mask:
-    """Whether an `add_` runs inside each node."""
+    """An `add_` runs inside each node."""
     spans = analysis.timeline.spans
     rows = analysis.rows_named(schema.is_add_in_place, Kind.OPERATOR)
     around = spans.parent[rows]
@@ -115,7 +115,7 @@ def recomputation(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _repeats_forward(analysis: RankAnalysis, rows: I64, again: I64) -> bool:
-    """Whether they compute layers, and most of them were called with the same shapes in the forward pass.
+    """They compute layers, and most of them were called with the same shapes in the forward pass.
 
     DTensor converts gradients with operators that autograd numbers too.
     """
@@ -214,7 +214,8 @@ def allocator_stalls(analysis: RankAnalysis) -> RuleMatch | None:
         return None
     spans, ledger = analysis.timeline.spans, analysis.ledger
     rows = analysis.rows_named(_asks_the_driver, *CALL_KINDS)
-    calls = _in_steps(spans.start_ns[rows], analysis)
+    edges = np.searchsorted(spans.start_ns[rows], np.stack(analysis.host_steps))
+    calls: I64 = edges[1] - edges[0]  # by step
     steps = (
         without_warm_up(analysis, calls) if len(calls) > 1 else Intervals.empty()
     )  # of one alone nothing can be told
@@ -238,15 +239,8 @@ def _asks_the_driver(call_name: str) -> bool:
     return schema.is_allocation(call_name) or schema.is_pinning(call_name)
 
 
-def _in_steps(start_ns: I64, analysis: RankAnalysis) -> I64:
-    """How many of these times, which are in order, lie in each step."""
-    edges = np.searchsorted(start_ns, np.stack(analysis.host_steps))
-    number: I64 = edges[1] - edges[0]
-    return number
-
-
 def _pinning(analysis: RankAnalysis, rows: I64) -> dict[str, float]:
-    """Of these calls, those that pin memory of the host; nothing where there are none."""
+    """The time of those calls that pin memory of the host; nothing where there are none."""
     pinning = np.intersect1d(rows, analysis.rows_named(schema.is_pinning, *CALL_KINDS))
     return {"pinning_ns": float(analysis.timeline.spans.dur_ns[pinning].sum())} if len(pinning) else {}
 

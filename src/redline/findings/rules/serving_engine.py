@@ -7,9 +7,8 @@ import numpy.typing as npt
 
 from redline.findings.evidence import Evidence, Grade
 from redline.findings.rule import ClaimOrder, MatchTotals, RuleMatch, adds, mean, ratio, rule, says, total, value
-from redline.findings.rules.host_launches import has_stacks, stacks_inflate
+from redline.findings.rules.host_launches import LAUNCH_BOUND, has_stacks, stacks_inflate
 from redline.findings.savings import in_families, of_calls, savings
-from redline.findings.what_if import launching_gone
 from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.ledger.rank.step_borders import engine_gaps
@@ -24,7 +23,7 @@ PHASES = ("prefill", "decode", "mixed")
 
 
 def phases_of(analysis: RankAnalysis) -> npt.NDArray[np.str_]:
-    """Of each step; "" where it is not told, as in training."""
+    """The phase of each step; "" where it is not told, as in training."""
     timeline = analysis.timeline
     labels, which = np.unique(timeline.steps.label, return_inverse=True)
     phases: npt.NDArray[np.str_] = np.array(
@@ -135,10 +134,8 @@ EAGER_BUSY_SHARE = 0.7  # of a step: above this, launching is not what limits it
     ClaimOrder.ENGINE_LAUNCHES,
     Numerics.REASSOCIATION,
     Grade.MEASURED,
-    what_if=launching_gone,
-    least_share=0.05,
-    is_launch_bound=True,
     figures=("stacked",),
+    **LAUNCH_BOUND,
 )
 @says(
     "{bound_steps:,} of {engine_steps:,} engine steps launch their kernels one by one, about "

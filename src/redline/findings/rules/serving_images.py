@@ -45,7 +45,7 @@ def guidance_in_turns(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _told_apart(analysis: RankAnalysis, steps: Sequence[Sequence[ModelCall]]) -> Iterator[list[list[ModelCall]]]:
-    """Of each step, calls of one model in turns: all share an input that is new in the step, and what they do not
+    """Calls of one model in turns, by step: all share an input that is new in the step, and what they do not
     share comes in other steps as well, so that no call needs the result of another."""
     of_steps = [frozenset(chain.from_iterable(tensors_of_call(analysis, call) for call in step)) for step in steps]
     times = Counter(chain.from_iterable(of_steps))
@@ -98,7 +98,7 @@ def same_input_again(analysis: RankAnalysis) -> RuleMatch | None:
 
 
 def _again(analysis: RankAnalysis, steps: Sequence[Sequence[ModelCall]]) -> list[list[ModelCall]]:
-    """Of each step, calls with a tensor all of whose inputs the module gets in another step too; dropout differs."""
+    """Calls with a tensor all of whose inputs the module gets in another step too, by step; dropout differs."""
     times = Counter(chain.from_iterable({(call.model, call.inputs) for call in step} for step in steps))
     return [
         [

@@ -9,7 +9,6 @@ import numpy as np
 
 from redline.findings.evidence import Grade
 from redline.findings.model_calls import (
-    LayerCalls,
     ModelCall,
     heaviest_layers,
     is_usual,
@@ -18,13 +17,13 @@ from redline.findings.model_calls import (
     steady_growth,
     steps_of_calls,
 )
-from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
+from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost, shapes_at
 from redline.findings.rule import ClaimOrder, RuleMatch, rule, says
 from redline.ledger.rank.disjoint_work import Owned
 from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
-from redline.roofline.sizes import list_shapes_of, shapes_of
+from redline.roofline.sizes import list_shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.trace import schema
@@ -47,18 +46,18 @@ def growing_prefix(analysis: RankAnalysis) -> RuleMatch | None:
     layers = None if runs_backward(analysis) else _growing(analysis)
     if layers is None:
         return None
-    growth = steady_growth(layers.rows, LEAST_CALLS)
-    first, last = int(layers.rows.min()) // growth, int(layers.rows.max()) // growth
+    growth = steady_growth(layers, LEAST_CALLS)
+    first, last = int(layers.min()) // growth, int(layers.max()) // growth
     claim = _all_but_the_last_token(analysis, analysis.activity.compute, last)
     claim |= _all_but_the_last_token(analysis, analysis.activity.copies, last)
     return RuleMatch(claim, texts=growth, first=f"{first:,}", last=f"{last:,}")
 
 
-def _growing(analysis: RankAnalysis) -> LayerCalls | None:
+def _growing(analysis: RankAnalysis) -> I64 | None:
     """The heaviest layers that compute the whole text; the last layer often computes the last token alone."""
     for layers in heaviest_layers(analysis)[:HEAVIEST]:
-        growth = steady_growth(layers.rows, LEAST_CALLS)
-        if growth and layers.rows.min() >= LEAST_TOKENS * growth:
+        growth = steady_growth(layers, LEAST_CALLS)
+        if growth and layers.min() >= LEAST_TOKENS * growth:
             return layers
     return None
 
@@ -143,8 +142,7 @@ def logits_of_all_positions(analysis: RankAnalysis) -> RuleMatch | None:
 def _heads(analysis: RankAnalysis) -> dict[int, Shape]:
     """Products whose result nothing reads but one selection of positions, with the shape of their results."""
     rows = outermost(analysis, operators_in_steps(analysis))
-    texts, _, _ = argument_texts(analysis.timeline, rows)
-    shapes = [shapes_of(analysis.timeline.text(text)) for text in texts.tolist()]
+    shapes = shapes_at(analysis.timeline, rows)
     is_selection = matching(analysis.timeline, rows, schema.is_selection).tolist()
     products = np.flatnonzero(matching(analysis.timeline, rows, schema.is_linear)).tolist()
     heads: dict[int, Shape] = {}
@@ -225,20 +223,17 @@ def _without_masked(analysis: RankAnalysis, calls: Sequence[MaskedCall]) -> Inte
     """The last part of operators that compute masked positions: attention between them grows with their square."""
     spans = analysis.timeline.spans
     rows = outermost(analysis, operators_in_steps(analysis))
-    texts, _, _ = argument_texts(analysis.timeline, rows)
-    shapes = [shapes_of(analysis.timeline.text(text)) for text in texts.tolist()]
+    shapes = shapes_at(analysis.timeline, rows)
     time = Intervals.empty()
     for masked in calls:
         first, last = np.searchsorted(spans.start_ns[rows], [masked.call.start_ns, masked.call.end_ns]).tolist()
-        is_wide = [masked.is_prompt or _is_of(masked.length, shapes[place]) for place in range(first, last)]
+        is_wide = [  # it reads all positions of a cache, or a mask of them
+            masked.is_prompt or any(len(shape) == 4 and masked.length in shape[2:] for shape in of_row)
+            for of_row in shapes[first:last]
+        ]
         share = (masked.used / masked.length) ** (2 if masked.is_prompt else 1)
         time |= _last_parts(analysis, rows[first:last][np.array(is_wide, bool)], 1 - share)
     return time & analysis.in_steps
-
-
-def _is_of(length: int, shapes: Sequence[Sequence[int]]) -> bool:
-    """Whether an operator reads all positions of a cache, or a mask of them."""
-    return any(len(shape) == 4 and length in shape[2:] for shape in shapes)
 
 
 def _last_parts(analysis: RankAnalysis, rows: I64, share: float) -> Intervals:

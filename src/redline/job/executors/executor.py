@@ -1,4 +1,4 @@
-"""What an executor does: it starts tasks, each the same work on one file, and hands back what they gave."""
+"""The interface of an executor: it starts tasks, each the same work on one file, and hands back their results."""
 
 import os
 from collections.abc import Sequence

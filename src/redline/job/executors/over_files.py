@@ -61,7 +61,7 @@ def over_files(
 
 
 def _is_done_here(choice: ExecutorChoice, sizes_bytes: Sequence[int]) -> bool:
-    """Whether other processes would cost more than they save; who asks for Ray gets it."""
+    """True if other processes would cost more than they save; who asks for Ray gets it."""
     if choice.name != "pool":
         return False
     is_little = choice.jobs is None and sum(sizes_bytes) < WORTH_BYTES
@@ -78,21 +78,13 @@ def _opened(choice: ExecutorChoice, work: Callable[[Path], Result], paths: Seque
     return ProcessPool(work, min(processes_for(choice.jobs), len(paths)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Running:
-    """A task that was started."""
-
-    index: int  # of its file
-    since_s: float
-
-
 class FileScheduler(Generic[Result]):
     """The tasks of one run over files: what waits, what runs, and what needs a second try."""
 
     def __init__(self, executor: Executor[Result], paths: Sequence[Path], pace: Pace) -> None:
         self._executor, self._paths, self._pace = executor, paths, pace
         self._waiting = list(reversed(range(len(paths))))
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, tuple[int, float]] = {}  # the index of its file and when it began, by task
         self._numbers = count()
         self._copied: set[int] = set()  # files whose task was started a second time
 
@@ -116,36 +108,34 @@ class FileScheduler(Generic[Result]):
             self._start(self._waiting.pop())
         if self._waiting:
             return
-        for running in list(self._running.values()):
-            if len(self._running) < self._executor.slots and self._is_straggler(running):
-                self._copied.add(running.index)
-                self._start(running.index)
-
-    def _is_straggler(self, running: _Running) -> bool:
-        patience_s = self._pace.patience_s(running.index)
-        return running.index not in self._copied and time.monotonic() - running.since_s > patience_s
+        for index, since_s in list(self._running.values()):
+            is_late = index not in self._copied and time.monotonic() - since_s > self._pace.patience_s(index)
+            if is_late and len(self._running) < self._executor.slots:
+                self._copied.add(index)
+                self._start(index)
 
     def _start(self, index: int) -> None:
         task = next(self._numbers)
-        self._running[task] = _Running(index=index, since_s=time.monotonic())
+        self._running[task] = index, time.monotonic()
         self._executor.start(task, self._paths[index])
 
     def _ended(self) -> Iterator[tuple[int, Result | InputError | WorkerDied]]:
-        """What ended, of two tasks on one file the first that did; a death counts once nobody else is at its file."""
+        """The tasks that ended, of two on one file the first; a death counts once nobody else is at its file."""
         is_idle = not self._waiting and len(self._running) < self._executor.slots
         for task, outcome in self._executor.wait(_LOOK_S if is_idle else None):
             running = self._running.pop(task, None)
             if running is None:  # the other one on this file was faster
                 continue
-            others = [other for other, at in self._running.items() if at.index == running.index]
+            index, since_s = running
+            others = [other for other, (its_index, _) in self._running.items() if its_index == index]
             if isinstance(outcome, WorkerDied) and others:
                 continue
             for other in others:
                 del self._running[other]
                 self._executor.abandon(other)
             if not isinstance(outcome, WorkerDied):
-                self._pace.finished(running.index, time.monotonic() - running.since_s)
-            yield running.index, outcome
+                self._pace.finished(index, time.monotonic() - since_s)
+            yield index, outcome
 
 
 def _size_bytes(path: Path) -> int:

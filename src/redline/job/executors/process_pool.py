@@ -82,7 +82,7 @@ class _Worker(Generic[Result]):
         theirs.close()  # or its death would not end the pipe
 
     def give(self, path: Path) -> bool:
-        """Whether the process was there to take it."""
+        """The process was there to take it."""
         with suppress(OSError):
             self.connection.send(path)
             return True

@@ -104,7 +104,7 @@ class RayTasks(Generic[Result]):
 
 
 def explained(work: Callable[[Path], Result], path: Path, reason: NotDone) -> Result | InputError:
-    """What stands for a file with which a node could not begin."""
+    """The stand-in for a file with which a node could not begin."""
     if reason.version != __version__:
         raise UsageError(
             f"Ray's worker on {reason.host} has Redline {reason.version}, and this is {__version__}: results would "
@@ -144,7 +144,7 @@ def _keep_to_ourselves() -> None:
 
 
 def _connected(ray: Any, address: str | None, cores: int) -> bool:
-    """Whether this connected, to a cluster or to a Ray started for it, and so has to disconnect."""
+    """Connect; true for a cluster or a Ray started for it, which has to be disconnected."""
     if ray.is_initialized():
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -177,7 +177,7 @@ def _refuse_unless_answered(address: str) -> None:
 
 
 def _memory_bytes(path: Path) -> int:
-    """What a worker may need at most: a quarter of the text of a trace, beyond what it has imported."""
+    """The most memory that a worker needs: a quarter of the text of a trace, beyond what it has imported."""
     try:
         size_bytes = path.stat().st_size
     except OSError:  # it is not visible here

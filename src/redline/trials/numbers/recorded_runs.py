@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -36,7 +36,7 @@ def record_run(
     settings = Settings({
         "capture": False, "timed_after_s": 0.0, "on_trial": bool(command.levers),
         "follow": command.python is not None and not command.python.elastic,
-        "folder": check.folder, "numbers": check.to_settings(),
+        "folder": check.folder, "numbers": asdict(check),
     })  # fmt: skip
     with start_trial(command, settings, allow_writes=allow_writes) as job:
         ended = job.wait(until_s=time.perf_counter() + most_s)

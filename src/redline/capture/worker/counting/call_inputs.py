@@ -59,7 +59,7 @@ class TensorState:
 
 
 def arguments_of(frame: FrameType) -> Iterator[object]:
-    """What a module is called with; `frame` is that of `Module._wrapped_call_impl`."""
+    """The arguments of a module; `frame` is that of `Module._wrapped_call_impl`."""
     known = locals_of(frame)
     yield from known["args"]  # type: ignore[misc]
     yield from known["kwargs"].values()  # type: ignore[attr-defined]
@@ -87,12 +87,11 @@ def _add(found: list[object], value: object, depth: int) -> None:
 
 
 def is_plain(value: object) -> bool:
-    """Whether it is a tensor with a storage of its own, and no class of the script's."""
+    """True of a tensor with a storage of its own, and of no class of the script's."""
     return type(value) in _PLAIN and value.layout is torch.strided  # type: ignore[attr-defined]
 
 
 def tensors_of(frame: FrameType) -> list[TensorState]:
-    """Of the tensors of a call."""
     return [TensorState(value) for value in values_in(arguments_of(frame)) if is_plain(value)]  # type: ignore[arg-type]
 
 
@@ -111,10 +110,10 @@ class StepParts:
         self._parts = 0
 
     def goes_on(self, tensors: Sequence[TensorState]) -> bool:
-        """Whether a call with these tensors is another part of the step of the call before it."""
+        """A call with these tensors is another part of the step of the call before it."""
         now = set(tensors)
         shared = now & self._fresh
-        known = self._known()
+        known = set[TensorState]().union(*self._steps_before)
         if shared and now - shared and now - shared <= known and self._parts < _MOST_PARTS:
             self._parts += 1
             self._step |= now
@@ -125,12 +124,9 @@ class StepParts:
         self._parts = 1
         return False
 
-    def _known(self) -> set[TensorState]:
-        return set().union(*self._steps_before)
-
 
 def takes_timestep(module: torch.nn.Module) -> bool:
-    """Whether it is a denoiser, by the names of what its forward takes."""
+    """True of a denoiser, by the names of what its forward takes."""
     if type(module).__name__ == _COMPILED:
         module = module._modules["_orig_mod"]  # type: ignore[assignment]
     forward = getattr(type(module), "forward", None)

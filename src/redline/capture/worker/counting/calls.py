@@ -182,7 +182,7 @@ class ModuleCalls:
                 steps.called()
 
     def _goes_on(self, frame: FrameType) -> bool:
-        """Whether the call is another part of the step of the call before it, as guidance makes them."""
+        """The call is another part of the step of the call before it, as guidance makes them."""
         return self._parts is not None and self._parts.goes_on(tensors_of(frame))
 
     def _waited_for(self, module: torch.nn.Module, frame: FrameType) -> None:
@@ -195,7 +195,7 @@ class ModuleCalls:
             act(module)
 
     def _stands_in(self, module: torch.nn.Module, frame: FrameType) -> bool:
-        """Whether this module takes the place of the chosen one, which is gone or not called any more."""
+        """This module takes the place of the chosen one, which is gone or not called any more."""
         if type(module) is not self._kind or not self._is_outermost(frame):
             return False
         if self._chosen() is not None and not self._is_any:
@@ -208,7 +208,7 @@ class ModuleCalls:
         return True
 
     def _is_doubtful(self) -> bool:
-        """Whether the call may be a part of a step: in a training that has an optimizer and accumulates gradients."""
+        """The call may be a part of a step: in a training that has an optimizer and accumulates gradients."""
         if not self._doubts or not torch.is_grad_enabled():
             return False
         self._doubts -= 1
@@ -280,7 +280,7 @@ class _Seen:
         self._modules[id(module)] = ref(module), times + is_step, parts
 
     def most_used(self) -> tuple[torch.nn.Module, int]:
-        """Of those that are alive; of a denoiser and what it works with, the denoiser."""
+        """The module called most, and how often, of those alive; of a denoiser and what it works with, the denoiser."""
         return max(self._alive(), key=lambda one: (takes_timestep(one[0]), one[1]))
 
     def parts_of(self, module: torch.nn.Module) -> StepParts | None:
@@ -302,13 +302,13 @@ def _nobody() -> None:
 
 
 def _is_tracing() -> bool:
-    """Whether another module is being made of those that are called, and will be called instead of them."""
+    """Another module is being made of those that are called, and will be called instead of them."""
     by_fx = getattr(torch.fx._symbolic_trace, "_is_fx_tracing_flag", False)
     return by_fx or torch._C._get_tracing_state() is not None
 
 
 def is_optimizer_made(kind: type[Optimizer] = Optimizer) -> bool:
-    """Whether there ever was an optimizer of such a class: the first of each class marks its `step`."""
+    """There was an optimizer of such a class: the first of each class marks its `step`."""
     return any(
         getattr(subclass.step, "hooked", False) or is_optimizer_made(subclass) for subclass in kind.__subclasses__()
     )

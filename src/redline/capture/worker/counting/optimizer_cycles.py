@@ -34,7 +34,7 @@ class Cycle:
         self._most = 1  # times that one has stepped in a cycle
 
     def stepped(self, optimizer_step: OptimizerStep) -> bool:
-        """Whether that ends a cycle."""
+        """Count a step of a member; true if it ends a cycle."""
         optimizer = optimizer_step.optimizer
         self.members[optimizer] = optimizer_step.number
         times = self._times[optimizer] = self._times.get(optimizer, 0) + 1

@@ -1,1 +1,1 @@
-"""What serving engines do in a process of the job: their steps, and their requests."""
+"""Serving engines in a process of the job: their steps, and their requests."""

@@ -1,4 +1,4 @@
-"""What watchers of serving engines share: their log, a line of JSON per record, and how they hear of calls."""
+"""The log of a serving engine, a line of JSON per record, and how its watchers hear of calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_WAITING = 200_000  # records in memory, where the file system hangs
 
 
 class EngineHooks(NamedTuple):
-    """What the rest of watching and the watcher of an engine tell each other, in this process."""
+    """Calls between the watcher of an engine and the rest of watching, in this process."""
 
     step_ended: Callable[[], None]
     load_told: Callable[[int, int], None]  # requests that run, and that wait, as a step begins
@@ -35,7 +35,7 @@ class EngineHooks(NamedTuple):
 
 
 class EngineLog:
-    """Of this process, and of each that is forked from it, in a file of its own. Adding a record is no system call."""
+    """The log of this process, and of each that is forked from it, in a file of its own. A record is no system call."""
 
     def __init__(self, folder: str, kind: str, also: Callable[[], tuple[object, ...] | None] = lambda: None) -> None:
         """`also` is asked for a record before each write, in the thread that writes."""
@@ -47,7 +47,7 @@ class EngineLog:
         self._facts: Mapping[str, object] = {}
 
     def tell(self, facts: Mapping[str, object]) -> None:
-        """What is known of the engine as a whole."""
+        """Log facts of the engine as a whole."""
         self._facts = {**self._facts, **facts}
         if os.getpid() == self._pid:
             self.add("facts", facts)
@@ -105,7 +105,7 @@ class ToldRead:
 
 
 def tell_reads(owner: type, name: str, told: ReadTold) -> bool:
-    """Whether the class, or one that it inherits from, has such a function."""
+    """Tell of each read of this function; false if neither the class nor one that it inherits from has it."""
     for one in owner.__mro__:
         plain = one.__dict__.get(name)
         if isinstance(plain, ToldRead):

@@ -66,8 +66,8 @@ class VllmEngine:
     def utils_loaded(self, module: ModuleType) -> None:
         """`vllm.v1.utils`: the engine asks it for a context around each of its phases."""
         plain = module.record_function_or_nullcontext
-
-        cores = _cores()  # before the engine binds its threads to some of them
+        # Before the engine binds its threads to some of them.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
 
         def phase(name: str) -> TimedPhase:
             self._tell_threads(name, cores)
@@ -104,7 +104,7 @@ class VllmEngine:
                 self._log.tell({**told, "has_bf16_units": has_bf16_units()})
 
     def _tell_cost(self) -> None:
-        """What windows have cost since the last phase, as a phase of its own: nobody may take it for the engine's."""
+        """Log what windows have cost since the last phase as a phase of its own: nobody may take it for another."""
         cost_ns = self._hooks.cost_ns()
         if cost_ns > self._cost_ns:
             now_ns = monotonic_ns()
@@ -163,7 +163,7 @@ class VllmEngine:
 
 
 class TimedPhase:
-    """What the engine puts around a phase of its step, with the name that it gives it."""
+    """The context that the engine puts around a phase of its step, with the name that it gives it."""
 
     __slots__ = ("_log", "_name", "_scope", "_start_ns")
 
@@ -196,7 +196,7 @@ def _scope(name: str) -> Any:
 
 
 class _Step:
-    """What is known of a step, from the moment when its batch is handed to the workers."""
+    """A step from the moment when its batch is handed to the workers."""
 
     def __init__(self, number: int, schedule_ns: int, execute_ns: int, output: Any, scheduler: Any) -> None:
         self.number = number
@@ -205,7 +205,8 @@ class _Step:
         self.update_ns = 0
         self.tokens = int(output.total_num_scheduled_tokens)
         self._output = output  # kept, so that its id is not given to another
-        self._state = _state_of(scheduler)
+        used = round(float(scheduler.kv_cache_manager.usage), 4)  # of the cache
+        self._state = len(scheduler.running), len(scheduler.waiting), used
         self.load = self._state[:2]
         self._batch = _batch_of(output)
         self._preempted = sorted(output.preempted_req_ids or ())
@@ -234,11 +235,6 @@ def _new_tokens(outputs: Any) -> list[tuple[str, int, bool]]:
     return [
         (one.request_id, len(one.new_token_ids), one.finish_reason is not None) for of in told for one in of.outputs
     ]
-
-
-def _state_of(scheduler: Any) -> tuple[int, int, float]:
-    """Requests that run, requests that wait, and the share of the cache that is in use."""
-    return len(scheduler.running), len(scheduler.waiting), round(float(scheduler.kv_cache_manager.usage), 4)
 
 
 def _facts_of(core: Any) -> dict[str, object]:
@@ -273,11 +269,6 @@ _SETTINGS = {
     "parallel_config": ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
     "speculative_config": ("num_speculative_tokens", "method"),
 }
-
-
-def _cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
 
 
 def _is_figure(value: object) -> bool:

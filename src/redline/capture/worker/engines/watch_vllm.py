@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def watch_vllm(folder: str, hooks: EngineHooks) -> None:
-    """Whether this process has the engine, its front, both or neither is not known yet.
+    """Watch for vLLM: the process may have the engine, its front, both or neither.
 
     An engine takes minutes to start, and then waits for somebody to ask: a window by time alone would show nothing.
     """

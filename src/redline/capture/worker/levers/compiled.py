@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -48,7 +47,7 @@ class CompiledModules(LinkedLever):
         self._of_blocks = lever.value == "blocks"
         self._what: dict[str, None] = {}
         self._left: dict[str, None] = {}
-        self._before: _Counts | None = None  # when the first call was compiled
+        self._before: tuple[int, int, int] | None = None  # counts when the first call was compiled
         self._calls = 0
         self._failed = ""
         self._link = self._around
@@ -67,7 +66,8 @@ class CompiledModules(LinkedLever):
         if self._failed or not self._links:
             why = [self._failed] if self._failed else list(self._left)
             return LeverEffect(False, "; ".join(why) or NOT_CALLED)
-        graphs, breaks, failed = _counted().since(self._before)
+        now = _counted()
+        graphs, breaks, failed = (count - before for count, before in zip(now, self._before or now, strict=True))
         counts = [f"{graphs} graph{'' if graphs == 1 else 's'} compiled"]
         counts += [f"{breaks} graph breaks"] if breaks else []
         counts += [f"{failed} functions fell back to eager"] if failed else []
@@ -79,7 +79,9 @@ class CompiledModules(LinkedLever):
         if _is_compiled(root, chains):
             self.leave(f"{name} is compiled by the script")
             return []
-        if any(_is_flat_shard(module) for module in root.modules()):
+        if any(
+            kind.__name__ == "FullyShardedDataParallel" for module in root.modules() for kind in type(module).__mro__
+        ):
             self.leave(f"{name} is sharded by FullyShardedDataParallel: compile before it is wrapped")
             return []
         blocks = repeated_blocks(root) if self._of_blocks else []
@@ -119,7 +121,7 @@ class CompiledModules(LinkedLever):
 
 
 def _is_of_torch(call: Call) -> bool:
-    """Of a module of torch itself, such as Sequential: the compiler passes over its code."""
+    """True of a module of torch itself, such as Sequential: the compiler passes over its code."""
     module = getattr(call, "__self__", None)
     return isinstance(module, torch.nn.Module) and type(module).forward.__module__.startswith("torch.nn.")
 
@@ -133,26 +135,13 @@ def _inlined(call: Call) -> Call:
     return inlined
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Of this process until now: graphs compiled, graph breaks, and functions that could not be compiled."""
-
-    graphs: int
-    breaks: int
-    failed: int
-
-    def since(self, before: _Counts | None) -> tuple[int, int, int]:
-        if before is None:
-            return 0, 0, 0
-        return self.graphs - before.graphs, self.breaks - before.breaks, self.failed - before.failed
-
-
-def _counted() -> _Counts:
+def _counted() -> tuple[int, int, int]:
+    """Graphs compiled in this process until now, graph breaks, and functions that could not be compiled."""
     from torch._dynamo.utils import counters
 
     frames = counters["frames"]
     graphs = int(counters["stats"]["unique_graphs"])
-    return _Counts(graphs, sum(counters["graph_break"].values()), int(frames["total"] - frames["ok"]))
+    return graphs, sum(counters["graph_break"].values()), int(frames["total"] - frames["ok"])
 
 
 def _errors() -> type[Exception]:
@@ -164,10 +153,6 @@ def _errors() -> type[Exception]:
 def _is_compiled(module: torch.nn.Module, chains: CallChains) -> bool:
     """By the script; other levers may have put something around its calls too."""
     return "_orig_mod" in module._modules or chains.of(module).is_scripts
-
-
-def _is_flat_shard(module: torch.nn.Module) -> bool:
-    return any(kind.__name__ == "FullyShardedDataParallel" for kind in type(module).__mro__)
 
 
 class GraphedModules(CompiledModules):

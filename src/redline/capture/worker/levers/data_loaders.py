@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LoaderLever(JobLever):
-    """Of whole processes: a loader is made once."""
+    """A lever of whole processes: a loader is made once."""
 
     place = 0  # among other levers on loaders
     what = ""  # it does, `{}` is the value
@@ -87,7 +87,7 @@ class LoaderLever(JobLever):
 
 
 class LoaderWorkers(LoaderLever):
-    """As many workers as it says, which stay between epochs unless the script says otherwise."""
+    """Gives loaders so many workers, which stay between epochs unless the script says otherwise."""
 
     what = "{} workers"
 
@@ -228,7 +228,7 @@ class LargerBatches(LoaderLever):
         return size is None or size in self._sizes  # a sampler of a framework may not say it
 
     def _is_copy(self, arguments: Arguments) -> bool:
-        """Of a loader that has larger batches already."""
+        """True of a copy of a loader that has larger batches already."""
         samplers = list(_samplers(arguments.get("batch_sampler")))
         for loader in self._changed:
             if samplers and any(sampler is getattr(loader, "batch_sampler", None) for sampler in samplers):
@@ -321,7 +321,7 @@ class CopiesAhead(JobLever):
 
 
 def _asked(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, bool]:
-    """Whether a call copies to a CUDA device, and whether it says if it waits."""
+    """A call copies to a CUDA device; and it says whether it waits."""
     is_given = "non_blocking" in kwargs or any(isinstance(value, bool) for value in args)
     if name == "cuda":
         return True, is_given

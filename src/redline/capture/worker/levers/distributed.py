@@ -81,10 +81,8 @@ class GradientsInBf16(JobLever):
     A communication hook that means what torch's own does; that one refuses gloo by its name.
     """
 
-    def __init__(self, lever: Lever) -> None:
-        super().__init__(lever)
-        self._sent = 0
-        self._why_not = "no DistributedDataParallel was called"
+    _sent = 0
+    _why_not = "no DistributedDataParallel was called"
 
     def install(self, job: JobView) -> None:
         def found(root: torch.nn.Module) -> None:
@@ -125,11 +123,8 @@ class OwnBuffers(JobLever):
     DDP asks before each forward pass whether it is to broadcast them; all ranks answer the same.
     """
 
-    def __init__(self, lever: Lever) -> None:
-        super().__init__(lever)
-        self._passes = 0
-        self._kept = 0  # passes before which buffers would have been sent
-        self._buffers = 0
+    _passes = _buffers = 0
+    _kept = 0  # passes before which buffers would have been sent
 
     def install(self, job: JobView) -> None:
         plain = DistributedDataParallel.will_sync_module_buffers

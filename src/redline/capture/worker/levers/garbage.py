@@ -24,7 +24,7 @@ _WARM_STEPS = 3  # after which the optimizer's state and what the compiler keeps
 
 
 def is_scheduled() -> bool:
-    """Whether the collector is off because garbage is collected every so many steps."""
+    """The collector is off because garbage is collected every so many steps."""
     return bool(_scheduled)
 
 
@@ -114,10 +114,7 @@ class FrozenGarbage(JobLever):
     For a whole process it is done when a model is first called, as little exists before, and again once warm.
     """
 
-    def __init__(self, lever: Lever) -> None:
-        super().__init__(lever)
-        self._frozen = 0
-        self._steps_until_warm = 0
+    _frozen = _steps_until_warm = 0
 
     def install(self, job: JobView) -> None:
         def called(root: object) -> None:

@@ -41,18 +41,15 @@ _MOST_LETTERS = 200
 
 @dataclass(frozen=True)
 class LeverEffect:
-    """What a lever did to the job."""
-
     took: bool
     what: str  # such as "AdamW: fused", or why it changed nothing
 
 
 @dataclass(frozen=True)
 class JobView:
-    """What a lever may ask about the job."""
+    """The questions that a lever may ask about the job."""
 
     outermost: Callable[[], torch.nn.Module | None]  # the module that the script calls, as far as it was seen
-    at_next_call: Callable[[Callable[[torch.nn.Module], None]], None]  # do it when the next module is called
     optimizers: Callable[[], Iterable[Optimizer]]  # that have stepped
     each_root: Callable[[Callable[[torch.nn.Module], None]], None]  # do it at the first call of an outermost module
     safely: Callable[[Callable[[], None]], None]  # do it in a hook; where it fails, the lever is out
@@ -60,7 +57,7 @@ class JobView:
 
 
 class CallChain:
-    """What levers do around the calls of a module, one around the other.
+    """The links that levers put around the calls of a module, one around the other.
 
     Of one module. A module calls what it has as `_compiled_call_impl`, which is neither copied nor saved with it.
     """
@@ -83,7 +80,7 @@ class CallChain:
 
     @property
     def is_scripts(self) -> bool:
-        """Whether the script has put something there."""
+        """The script has put something there."""
         there = self._module.__dict__.get("_compiled_call_impl")
         return (there if self._ours is None or there is not self._ours else self._scripts) is not None
 
@@ -106,7 +103,7 @@ class CallChain:
 
 
 class CallChains:
-    """Of all modules that levers have to do with, for as long as the process lives."""
+    """The chains of all modules that levers have to do with, for as long as the process lives."""
 
     def __init__(self) -> None:
         self._chains: dict[int, tuple[torch.nn.Module, CallChain]] = {}
@@ -245,7 +242,7 @@ class JobLever:
         """It is switched on: what it did before does not count."""
 
     def took(self) -> LeverEffect:
-        """Whether it changed anything while it was on last, known once a step has run with it."""
+        """The changes that it made while it was on last, known once a step has run with it."""
         raise NotImplementedError
 
 
@@ -324,7 +321,7 @@ class GuardedLever:
 
 
 def make_lever(lever: Lever) -> JobLever:
-    """As it is declared. A lever of the environment was applied before the process began: it only has to be proven."""
+    """Make a lever by its declaration. One of the environment was applied before the process began: it is proven."""
     module, _, name = (lever.kind.applied_by or "process_settings:EnvironmentVariables").partition(":")
     kind: type[JobLever] = getattr(import_module(f"redline.capture.worker.levers.{module}"), name)
     return kind(lever)

@@ -216,7 +216,7 @@ class CheckpointedBlocks(LinkedLever):
 
 
 def _gathers_statistics(block: torch.nn.Module) -> bool:
-    """As batch norm does in training mode; frozen, it only reads them."""
+    """True where it gathers them, as batch norm does in training mode; frozen, it only reads them."""
     return any(
         isinstance(module, _NormBase) and module.training and module.running_mean is not None
         for module in block.modules()

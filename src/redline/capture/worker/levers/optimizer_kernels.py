@@ -203,9 +203,7 @@ class ForeachClipping(JobLever):
     Where the script says `foreach=False`; torch's own default is to do so where it can.
     """
 
-    def __init__(self, lever: Lever) -> None:
-        super().__init__(lever)
-        self.forget()
+    _changed, _why_not = 0, ""
 
     def install(self, job: JobView) -> None:
         for name in _CLIPPING:
@@ -251,15 +249,14 @@ class ForeachClipping(JobLever):
         devices = {tensor.device for tensor in tensors}
         if foreach is not False:
             self._why_not = "the script leaves it to torch, which does so where it can"
-        elif not all(_has_foreach_support(_on(tensors, device), device) for device in devices):
+        elif not all(
+            _has_foreach_support([tensor for tensor in tensors if tensor.device == device], device)
+            for device in devices
+        ):
             self._why_not = "torch cannot do so for these devices or classes of tensors"
         elif tensors:
             return True
         return False
-
-
-def _on(tensors: list[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
-    return [tensor for tensor in tensors if tensor.device == device]
 
 
 class ZeroGradToNone(JobLever):
@@ -268,9 +265,7 @@ class ZeroGradToNone(JobLever):
     `zero_grad` of optimizers and modules, however it is called.
     """
 
-    def __init__(self, lever: Lever) -> None:
-        super().__init__(lever)
-        self.forget()
+    _changed = _calls = 0
 
     def install(self, job: JobView) -> None:
         Optimizer.zero_grad = self._wrapped(Optimizer.zero_grad)  # type: ignore[method-assign]

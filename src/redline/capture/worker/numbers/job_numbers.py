@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 import time
+from dataclasses import asdict
 
 import torch
 from torch.amp.grad_scaler import GradScaler
@@ -17,6 +18,7 @@ from redline.capture.worker.numbers.module_outputs import ModuleOutputs
 from redline.capture.worker.numbers.optimizer_numbers import OptimizerNumbers
 from redline.capture.worker.numbers.recording import NumbersState
 from redline.capture.worker.numbers.repeatable import Perturbation, seed_everything
+from redline.capture.worker.process_context import process_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ _OTHERS_S = 20.0  # that a rank waits for the files of the others before it ends
 
 def record_numbers(context: ProcessContext) -> None:
     """To be called when torch has been imported, and nothing of the script has run with it."""
-    check = NumberCheck.from_settings(context.settings.numbers)
+    check = NumberCheck(**context.settings.numbers)
     state, names = NumbersState(context, check), ModuleNames()
     calls, end = NamedCalls(names), NumbersEnd(state)
     perturbation = Perturbation(check) if check.eps else None
@@ -127,7 +129,7 @@ class NumbersEnd:
             "by_optimizer": state.by_optimizer,
             "lowered": state.lowered,
             "failure": state.failure,
-            "check": {**state.check.to_settings(), "folder": ""},
+            "check": {**asdict(state.check), "folder": ""},
             "torch": torch.__version__,
         }
         state.recording.write(state.check.folder, _rank(), facts)
@@ -144,12 +146,10 @@ class NumbersEnd:
 
 
 def _rank() -> int:
-    return torch.distributed.get_rank() if _is_distributed() else int(os.environ.get("RANK", "0"))
+    distributed = process_group()
+    return int(os.environ.get("RANK", "0") if distributed is None else distributed.get_rank())
 
 
 def _world() -> int:
-    return torch.distributed.get_world_size() if _is_distributed() else int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def _is_distributed() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+    distributed = process_group()
+    return int(os.environ.get("WORLD_SIZE", "1") if distributed is None else distributed.get_world_size())

@@ -26,7 +26,7 @@ _WRAPPERS = {  # classes, and where they keep what they wrap
 
 
 def unwrapped(module: Module) -> Module:
-    """What the script made, without what it was wrapped in."""
+    """The module that the script made, without what it was wrapped in."""
     while True:
         inner = module._modules.get(_WRAPPERS.get(type(module).__name__, ""))
         if inner is None:
@@ -35,7 +35,7 @@ def unwrapped(module: Module) -> Module:
 
 
 def class_name(module: Module) -> str:
-    """As the script named it: sharding makes a class FSDPBlock of a Block."""
+    """The name that the script gave it: sharding makes a class FSDPBlock of a Block."""
     kinds = type(module).__mro__
     is_sharded = any(kind.__name__ == "FSDPModule" for kind in kinds)
     return kinds[0].__name__.removeprefix("FSDP") if is_sharded else kinds[0].__name__
@@ -51,7 +51,7 @@ def named_modules(root: Module, name: str = "") -> Iterator[tuple[str, Module]]:
 
 
 class ModuleNames:
-    """Of the modules that the script calls, and of those inside of them.
+    """Names of the modules that the script calls, and of those inside of them.
 
     The first one with parameters is the model: names inside of it have no prefix. Others begin with their class.
     """

@@ -26,7 +26,7 @@ OTHER_MASK = 1.0  # is added to the probability
 
 
 class ModuleOutputs:
-    """Of calls outside of the backward pass, in which checkpointing calls modules once more."""
+    """Records calls outside of the backward pass, in which checkpointing calls modules once more."""
 
     def __init__(
         self,

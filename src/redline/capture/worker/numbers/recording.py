@@ -54,7 +54,7 @@ class RecordedTensor:
 
 
 class NumbersRecording:
-    """What is known so far."""
+    """The numbers that were recorded so far."""
 
     def __init__(self) -> None:
         self.tensors: dict[tuple[int, str, str], RecordedTensor] = {}
@@ -131,7 +131,7 @@ def _count(shape: list[int] | tuple[int, ...]) -> int:
 # up. The first 256 elements have a sum of their own each: a small tensor is kept whole.
 @dataclass
 class PartialSketch:
-    """What was added up of one tensor, or of a part of it."""
+    """The sums of one tensor, or of a part of it."""
 
     sums: Tensor  # those that are added, and then those that are taken away
     square_sum: float = 0.0
@@ -183,7 +183,7 @@ def _bytes_of(piece: Tensor) -> ctypes.Array[ctypes.c_char]:
 
 
 def _buckets_from(first: int, count: int) -> Tensor:
-    """Of elements that follow one another; those of the first elements of any tensor are kept."""
+    """Buckets of elements that follow one another; those of the first elements of any tensor are kept."""
     if first % _CHUNK == 0 and first < _KEPT_CHUNKS * _CHUNK:
         return _kept_buckets(first)[:count]
     return buckets_of(torch.arange(first, first + count, device="cpu"))
@@ -223,7 +223,7 @@ def tensors_in(output: object, depth: int = 3) -> Iterator[tuple[str, Tensor]]:
 
 @dataclass(frozen=True)
 class LocalPart:
-    """What this process has of a tensor."""
+    """The part of a tensor that this process has."""
 
     values: Tensor
     shape: tuple[int, ...]  # of the whole
@@ -250,7 +250,7 @@ def local_part(tensor: Tensor) -> LocalPart | None:
 
 
 def _of_distributed(tensor: Any) -> LocalPart | None:
-    """Of a DTensor: a shard, one of several summands, or a copy."""
+    """The part of a DTensor: a shard, one of several summands, or a copy."""
     mesh, coordinate = tensor.device_mesh, tensor.device_mesh.get_coordinate()
     local = local_part(tensor._local_tensor)
     if coordinate is None or local is None:
@@ -321,7 +321,7 @@ class NumbersState:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """What fails meanwhile is told by whoever reads the file. The script goes on, and its modes see none of it."""
+        """A failure meanwhile is told by whoever reads the file. The script goes on, and its modes see none of it."""
         from torch.utils._python_dispatch import _disable_current_modes
 
         try:

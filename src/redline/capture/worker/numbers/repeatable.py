@@ -48,7 +48,7 @@ def use_random_numbers_of_eager(module: Module) -> None:
 
 
 def is_precision_lowered() -> bool:
-    """Whether fp32 is not computed as fp32 now: by autocast, or in matrix products."""
+    """True where fp32 is not computed as fp32 now: by autocast, or in matrix products."""
     is_autocast_on = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
     return is_autocast_on or torch.get_float32_matmul_precision() != "highest"
 
@@ -135,7 +135,7 @@ class Perturbation:
         self._number = 0  # of the tensor; the same on every rank, so that copies of a tensor stay copies
 
     def of_output(self, module: Module, output: Any) -> Any:
-        """What a leaf module returned, with every number a little wrong."""
+        """The output of a leaf module, with every number a little wrong."""
         is_loss = isinstance(module, torch.nn.modules.loss._Loss)
         return self._of_any(output, self._check.sum_eps if is_loss else self._check.eps)
 

@@ -13,6 +13,7 @@ from weakref import ref
 import torch
 
 from redline.capture.worker.counting.call_inputs import TensorState, arguments_of, is_plain, takes_timestep, values_in
+from redline.capture.worker.recording.host_evidence import Collector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _NO_MASK = -1
 _VALUES = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
-class CalledModelsCollector:
+class CalledModelsCollector(Collector):
     """Listens while a window is open, to the classes of modules that were outermost before it."""
 
     key = "calls"
@@ -58,12 +59,6 @@ class CalledModelsCollector:
     def window_opened(self) -> None:
         self._forget()
         self._calls.hear(self._told if self._is_inference() else None)
-
-    def step_ended(self) -> None:
-        """Nothing to do."""
-
-    def window_closed(self) -> None:
-        self.abandon()
 
     def abandon(self) -> None:
         self._calls.hear(None)
@@ -116,7 +111,7 @@ def _shape(tensor: torch.Tensor) -> str:
 
 
 def _content(tensor: torch.Tensor) -> object:
-    """What is equal for equal tensors, and different for others."""
+    """A value that is equal for equal tensors, and different for others."""
     state = TensorState(tensor)
     size_bytes = tensor.numel() * tensor.element_size()
     is_readable = tensor.device.type == "cpu" and tensor.is_contiguous()

@@ -9,32 +9,9 @@ from weakref import ref
 
 import torch
 
+from redline.capture import shared_state as at
 from redline.capture.process import has_memory_limit, peak_bytes
-from redline.capture.shared_state import (
-    AFTER,
-    BEFORE,
-    BY_CALLS,
-    CAPTURED_STEPS,
-    CAPTURING,
-    COST_NS,
-    DISOWNED,
-    EXPORTING,
-    FIRST_STEP,
-    FROM_NS,
-    KIND,
-    LOST_ERROR,
-    NUMBER,
-    PEAK_BYTES,
-    PHASE,
-    STALL_NS,
-    STATE,
-    TIMED_WINDOW,
-    TO_NS,
-    WARMING,
-    WINDOWS_DONE,
-    WRITTEN,
-    public_number,
-)
+from redline.capture.shared_state import public_number
 from redline.capture.worker.exception_origin import pass_on, tolerated
 from redline.capture.worker.job_facts import JobFactsCollector
 from redline.capture.worker.notes import NO_THREADS, Notes
@@ -85,7 +62,7 @@ class Capture:
         self.facts = JobFactsCollector(calls.outermost)
         self._held = _held_tensors(self.optimizers, calls) if context.settings.memory else None
         self.notes = Notes(context)
-        self._models = CalledModelsCollector(calls, lambda: self._words[KIND] == BY_CALLS)
+        self._models = CalledModelsCollector(calls, lambda: self._words[at.KIND] == at.BY_CALLS)
         self._schedule = WindowSchedule(context, self.notes)
         self._recorder = Recorder(context, self._give_way, EvidenceRecorder(self._collectors()))
         self._on_term = FlushOnTerm(self._flush_now, context.settings.flush_s)
@@ -94,7 +71,7 @@ class Capture:
         self._restarts_later = False  # steps began meanwhile, in another thread
 
     def _collectors(self) -> tuple[Collector, ...]:
-        """What is recorded about the host while a window is open; each gives one part of the evidence.
+        """Collectors of the host evidence while a window is open; each gives one part.
 
         In this order at the beginning of a window, and backwards at its end: counters of steps are next to the steps.
         """
@@ -120,7 +97,7 @@ class Capture:
         return self.optimizers.stepped(optimizer)
 
     def is_capturing(self) -> bool:
-        return self._words[PHASE] == CAPTURING
+        return self._words[at.PHASE] == at.CAPTURING
 
     def steps_restarted(self) -> None:
         """The first step, or steps that are others than thought: windows until now show none of them."""
@@ -131,8 +108,8 @@ class Capture:
         if self._is_open():
             self._guarded(self._close, "")
         for window in self._context.slot.windows():
-            if window[STATE] in (EXPORTING, WRITTEN):
-                window[STATE] = DISOWNED
+            if window[at.STATE] in (at.EXPORTING, at.WRITTEN):
+                window[at.STATE] = at.DISOWNED
         self.notes.forget_model()
         self._schedule.restart()
 
@@ -162,7 +139,7 @@ class Capture:
             self._called = None
 
     def _act_due(self) -> None:
-        """What has waited, unless this is no time for it either."""
+        """Do what has waited, unless this is no time for it either."""
         steps, self._due = self._due, 0
         if steps and get_ident() == self._home.thread and torch._C._current_graph_task_id() == -1:
             self._guarded(self._act, steps)
@@ -177,15 +154,15 @@ class Capture:
                 self._failed(error)
             pass_on(error)
         finally:
-            self._words[COST_NS] += perf_counter_ns() - began_ns
+            self._words[at.COST_NS] += perf_counter_ns() - began_ns
 
     def _act(self, steps: int) -> None:
-        phase = self._words[PHASE]
+        phase = self._words[at.PHASE]
         if self._is_leaving:
             self._close("the process ended")
-        elif phase == WARMING:
+        elif phase == at.WARMING:
             self._open(steps)
-        elif phase == CAPTURING:
+        elif phase == at.CAPTURING:
             if self._schedule.is_over(steps):
                 self._close("")
             elif reason := self._recorder.room.why_over():
@@ -196,7 +173,7 @@ class Capture:
             self._warm_up()
 
     def _warm_up(self) -> None:
-        self._words[PHASE] = WARMING
+        self._words[at.PHASE] = at.WARMING
         if has_memory_limit():
             self.notes.add("no-threads", NO_THREADS)
         self._recorder.warm_up()
@@ -206,33 +183,33 @@ class Capture:
     def _open(self, steps: int) -> None:
         first_step = 0 if self._timed_in else steps + 1
         window = self._context.slot.new_window(self._next_number())
-        window[FIRST_STEP] = first_step
+        window[at.FIRST_STEP] = first_step
         self._schedule.opened(steps)
         self._on_term.arm()
         self._recorder.start(first_step)
         self._note_modes()
-        self._words[PHASE] = CAPTURING
-        window[FROM_NS] = perf_counter_ns()
+        self._words[at.PHASE] = at.CAPTURING
+        window[at.FROM_NS] = perf_counter_ns()
 
     def _note_modes(self) -> None:
-        """Of the call of a module that is being made, else of the next one."""
-        called = self._calls.outermost() if self._words[KIND] == BY_CALLS else self._called
+        """Note the modes of the call of a module that is being made, else of the next one."""
+        called = self._calls.outermost() if self._words[at.KIND] == at.BY_CALLS else self._called
         if called is not None:
             self.facts.called(called)
         else:
             self._calls.once(self.facts.called)
 
     def _next_number(self) -> int:
-        return TIMED_WINDOW if self._timed_in else self._words[WINDOWS_DONE] + 1
+        return at.TIMED_WINDOW if self._timed_in else self._words[at.WINDOWS_DONE] + 1
 
     def _window(self, number: int) -> memoryview[int]:
         return self._context.slot.window(number)
 
     def _close(self, reason: str) -> None:
         """Stop recording and hand what was recorded to a writer."""
-        was = self._words[PHASE]
-        self._words[PHASE] = AFTER
-        if was == WARMING:
+        was = self._words[at.PHASE]
+        self._words[at.PHASE] = at.AFTER
+        if was == at.WARMING:
             self._on_term.disarm()
             self._recorder.abandon()
         else:
@@ -244,27 +221,27 @@ class Capture:
         began_ns = perf_counter_ns()
         number = self._next_number()
         window = self._window(number)
-        window[TO_NS] = began_ns
-        window[STATE] = EXPORTING
+        window[at.TO_NS] = began_ns
+        window[at.STATE] = at.EXPORTING
         if not self._timed_in:
-            self._words[WINDOWS_DONE] = number
+            self._words[at.WINDOWS_DONE] = number
         captured = self._recorder.stop()
-        window[CAPTURED_STEPS] = captured
+        window[at.CAPTURED_STEPS] = captured
         if reason:
             self.notes.add("cut-short", f"window {public_number(number)} was cut short: {reason}")
         self._recorder.write(number)
-        self._schedule.saved(number, captured, began_ns - window[FROM_NS])
-        window[STALL_NS] = perf_counter_ns() - began_ns
-        self._words[PEAK_BYTES] = peak_bytes()
+        self._schedule.saved(number, captured, began_ns - window[at.FROM_NS])
+        window[at.STALL_NS] = perf_counter_ns() - began_ns
+        self._words[at.PEAK_BYTES] = peak_bytes()
 
     def _failed(self, error: BaseException) -> None:
-        was, self._words[PHASE] = self._words[PHASE], AFTER
-        if was in (WARMING, CAPTURING) and not self._timed_in:
-            self._words[WINDOWS_DONE] += 1
-        number = TIMED_WINDOW if self._timed_in else self._words[WINDOWS_DONE]
+        was, self._words[at.PHASE] = self._words[at.PHASE], at.AFTER
+        if was in (at.WARMING, at.CAPTURING) and not self._timed_in:
+            self._words[at.WINDOWS_DONE] += 1
+        number = at.TIMED_WINDOW if self._timed_in else self._words[at.WINDOWS_DONE]
         window = self._window(number)
-        if window[NUMBER] == number and window[STATE] in (0, EXPORTING) and not self._recorder.is_writing():
-            window[STATE] = LOST_ERROR
+        if window[at.NUMBER] == number and window[at.STATE] in (0, at.EXPORTING) and not self._recorder.is_writing():
+            window[at.STATE] = at.LOST_ERROR
         self._on_term.disarm()
         self._recorder.abandon()
         if not self._timed_in:
@@ -293,7 +270,7 @@ class Capture:
             self._guarded(self._close, "the script started its own profiler")
 
     def _flush_now(self) -> None:
-        if self._words[PHASE] == CAPTURING:
+        if self._words[at.PHASE] == at.CAPTURING:
             self._guarded(self._close, "the process was asked to end")
 
     def thread_ended(self) -> None:
@@ -311,13 +288,13 @@ class Capture:
                 self._guarded(self._close, "the process ended")
             else:
                 self._guarded(lambda _: self._wait_for_home(), None)
-        self._words[PHASE] = AFTER
+        self._words[at.PHASE] = at.AFTER
         self._guarded(lambda _: self.notes.leave(), None)
 
     # --- a window of fixed duration, where no steps were recognised; all of it in the main thread ---
 
     def warm_up_timed(self) -> None:
-        if self._words[KIND] or self._words[PHASE] != BEFORE or self._is_leaving:
+        if self._words[at.KIND] or self._words[at.PHASE] != at.BEFORE or self._is_leaving:
             return
         if self._recorder.is_taken():
             self.notes.add("profiler-taken", "the script has a profiler of its own on; a window was left out")
@@ -330,7 +307,7 @@ class Capture:
         self._warm_up()
 
     def open_timed(self) -> None:
-        if self._timed_in and self._words[PHASE] == WARMING:
+        if self._timed_in and self._words[at.PHASE] == at.WARMING:
             self._guarded(self._open, 0)
 
     def close_timed(self) -> None:
@@ -350,7 +327,7 @@ class Capture:
             self.steps_restarted()
 
     def _is_open(self) -> bool:
-        return self._words[PHASE] in (WARMING, CAPTURING)
+        return self._words[at.PHASE] in (at.WARMING, at.CAPTURING)
 
     def _wait_for_home(self) -> None:
         """The thread that trains goes on while the process ends; only it may stop its profiler, at its next step."""
@@ -394,7 +371,7 @@ class Optimizers:
         return known[1]
 
     def skipped(self, keys: Iterable[int]) -> list[int]:
-        """Of the optimizers with these ids, those that did not step since this was asked before: their numbers.
+        """Numbers of the optimizers with these ids that did not step since this was asked before.
 
         0 for one that never stepped, unless another one did: it may have another one do its work.
         """

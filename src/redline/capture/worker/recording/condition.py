@@ -20,7 +20,7 @@ def check_condition(text: str) -> None:
 
 
 def is_of_load(text: str) -> bool:
-    """Whether the requests of an engine decide, and not the length of a step."""
+    """The requests of an engine decide, and not the length of a step."""
     return _OF_LOAD.fullmatch(text) is not None
 
 
@@ -35,7 +35,7 @@ def _matched(grammar: re.Pattern[str], text: str) -> re.Match[str]:
 
 
 class LoadCondition:
-    """Whether an engine has just become busy: more than so many requests run, or wait."""
+    """Becomes true when an engine gets busy: more than so many requests run, or wait."""
 
     def __init__(self, text: str) -> None:
         match = _matched(_OF_LOAD, text)
@@ -51,7 +51,7 @@ class LoadCondition:
 
 
 class Condition:
-    """Whether the step that has just ended is one to look at."""
+    """True of a step that has just ended if it is one to look at."""
 
     def __init__(self, text: str) -> None:
         match = _matched(_OF_STEPS, text)
@@ -61,7 +61,7 @@ class Condition:
         self._sorted: list[int] = []
 
     def met(self, length_ns: int) -> bool:
-        """Whether the condition holds for this step; it is then remembered among the others."""
+        """The condition holds for this step, which is then remembered among the others."""
         if self._limit_ns:
             return length_ns > self._limit_ns
         ranked = self._sorted

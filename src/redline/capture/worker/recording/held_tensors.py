@@ -1,4 +1,4 @@
-"""What models and optimizers hold while memory is recorded: their storages, with address and size.
+"""Storages that models and optimizers hold while memory is recorded, with address and size.
 
 No tensor's data is read, and nothing is allocated on a device.
 """
@@ -13,6 +13,7 @@ import torch
 
 from redline.capture.worker.job_facts import ddp_modules
 from redline.capture.worker.numbers.module_names import named_modules
+from redline.capture.worker.recording.host_evidence import Collector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _DDP = "DistributedDataParallel"
 _IS_SHARED = getattr(torch._C, "_is_cow_tensor", lambda _: False)  # torch 2.2 or newer
 
 
-class HeldTensorsCollector:
+class HeldTensorsCollector(Collector):
     """Looks at the borders of a window, and whenever an optimizer has stepped: gradients are still there then."""
 
     key = "held"
@@ -53,9 +54,6 @@ class HeldTensorsCollector:
         self._is_open = True
         self._buckets = list(_ddp_buckets(self._outermost()))
         self._see(list(self._optimizers()))
-
-    def step_ended(self) -> None:
-        """Nothing to do."""
 
     def optimizer_stepped(self, optimizer: Optimizer) -> None:
         if self._is_open:
@@ -120,7 +118,7 @@ def _of_model(root: torch.nn.Module) -> Iterator[tuple[int, str, torch.Tensor]]:
 
 
 def _tensors(state: object) -> Iterator[object]:
-    """Of one parameter: most optimizers have a table of them, some have lists in it."""
+    """Tensors in the state of one parameter: most optimizers have a table of them, some have lists in it."""
     values = state.values() if isinstance(state, dict) else state if isinstance(state, list | tuple) else ()
     for value in values:
         if isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""What is recorded about the host while a window is open, as one more member of the trace: `"redline": {...}`.
+"""Evidence of the host while a window is open, as one more member of the trace: `"redline": {...}`.
 
 Each part has a collector, which is asked at the borders of the window and of its steps. One that fails costs its part
 and nothing else. Nothing is asked while no window is open.
@@ -27,31 +27,9 @@ from redline.capture.worker.exception_origin import tolerated
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Protocol
+    from typing import Any
 
     from redline.capture.worker.process_context import ProcessContext
-
-    class Collector(Protocol):
-        """Collects one part. All of it is called in the thread that the window is open in."""
-
-        key: str
-        """Of the part, as the reader knows it."""
-
-        def window_opened(self) -> None:
-            """The profiler is on, and the first step is about to begin."""
-
-        def step_ended(self) -> None:
-            """Between two steps of the window: a few microseconds at most."""
-
-        def window_closed(self) -> None:
-            """The last step has ended; the profiler is still on."""
-
-        def part(self) -> object:
-            """What was collected, as values that JSON knows; None for nothing. Called once, after the window."""
-
-        def abandon(self) -> None:
-            """The window came to nothing, or this is a forked child of it: leave nothing behind. May come twice."""
-
 
 _KEY, _VERSION = "redline", 1
 _MOST_BYTES = 4 << 20  # of text: a thousandth of what a large trace has
@@ -68,6 +46,29 @@ _TASKS = "/proc/self/task"
 _MOST_READ = 512
 _MOST_SHOWN = 16
 _MOST_LETTERS = 80
+
+
+class Collector:
+    """Collects one part. All of it is called in the thread that the window is open in."""
+
+    key: str  # of the part, as the reader knows it
+
+    def window_opened(self) -> None:
+        """The profiler is on, and the first step is about to begin."""
+
+    def step_ended(self) -> None:
+        """Between two steps of the window: a few microseconds at most."""
+
+    def window_closed(self) -> None:
+        """The last step has ended; the profiler is still on."""
+        self.abandon()
+
+    def part(self) -> object:
+        """Give what was collected, as values that JSON knows; None for nothing. Called once, after the window."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """The window came to nothing, or this is a forked child of it: leave nothing behind. May come twice."""
 
 
 class EvidenceRecorder:
@@ -140,7 +141,7 @@ class Collected:
 # The callback is made of functions in C alone. Python delivers a signal that arrived during a collection in the next
 # bytecode that it runs: in a callback written in Python, whose exceptions are printed and dropped, so that the script
 # would miss what its handler raises.
-class GcRunCollector:
+class GcRunCollector(Collector):
     """Runs of Python's garbage collector while a window is open, with their length.
 
     The callback is in Python's list only while a window is open.
@@ -157,12 +158,6 @@ class GcRunCollector:
         self._entries = deque(maxlen=_PER_RUN * _MOST_RUNS)
         self._callback = _recorder(self._entries)
         gc.callbacks.append(self._callback)
-
-    def step_ended(self) -> None:
-        """Nothing to do."""
-
-    def window_closed(self) -> None:
-        self.abandon()
 
     def part(self) -> object:
         columns: dict[str, list[int]] = {"begin_ns": [], "dur_ns": [], "generation": [], "collected": []}
@@ -208,7 +203,7 @@ def _total(stats: list[dict[str, int]], name: str) -> int:
     return sum(one[name] for one in stats)
 
 
-class CollectiveNumberCollector:
+class CollectiveNumberCollector(Collector):
     """How many collectives each process group has had, at the borders of a window: gloo writes no numbers of them.
 
     Asks the groups of this process, which know without asking other ranks.
@@ -223,9 +218,6 @@ class CollectiveNumberCollector:
     def window_opened(self) -> None:
         self._part = []
         self._opened = {name: number for name, _, number in _groups()}
-
-    def step_ended(self) -> None:
-        """Nothing: what counts is the whole window."""
 
     def window_closed(self) -> None:
         self._part = [
@@ -254,8 +246,8 @@ def _groups() -> Iterator[tuple[str, list[int], int]]:
                 yield group.group_name, c10d.get_process_group_ranks(group), number
 
 
-class MachineShareCollector:
-    """What the process may use of its machine: cores by affinity and by quota, threads of torch, and who else runs.
+class MachineShareCollector(Collector):
+    """The part of its machine that a process may use: cores by affinity and quota, threads of torch, who else runs.
 
     Read when the window closes; what changes meanwhile, at the borders of its first steps too.
     """
@@ -338,7 +330,7 @@ def _throttled_ns() -> int | None:
 
 
 # Wall time of an operator is not compute time while the thread waits for a core: these counters tell the two apart.
-class StepCounterCollector:
+class StepCounterCollector(Collector):
     """Per captured step, of the training thread: CPU time, time in the run queue and context switches.
 
     One reading at each border of a step.
@@ -402,7 +394,7 @@ def schedstat(path: str) -> tuple[int, int] | None:
 
 
 # Read when the window opens and when it closes, and at no step: a process may have hundreds of threads.
-class ThreadTimeCollector:
+class ThreadTimeCollector(Collector):
     """The busiest threads of the process over a window: CPU time and time in the run queue of each.
 
     Two readings of all threads.
@@ -418,9 +410,6 @@ class ThreadTimeCollector:
     def window_opened(self) -> None:
         self._training = get_native_id()
         self._before, self._after = _all_threads(), {}
-
-    def step_ended(self) -> None:
-        """Nothing: there may be many threads."""
 
     def window_closed(self) -> None:
         self._after = _all_threads()
@@ -461,7 +450,7 @@ def _all_threads() -> dict[int, tuple[int, int]]:
 
 
 def _python_names() -> dict[int, str]:
-    """Of threads that Python code has started. Without the lock of the list: whoever holds it may wait for us."""
+    """Names of threads that Python code has started. Without the lock of the list: whoever holds it may wait for us."""
     known = {}
     for thread in list(threading._active.values()):  # type: ignore[attr-defined]
         native_id, name = getattr(thread, "_native_id", None), getattr(thread, "_name", None)

@@ -83,13 +83,13 @@ class Recorder:
         return seen
 
     def is_taken(self) -> bool:
-        """Whether another profiler of the process is on, or CUDA records a graph, in which nothing may start."""
+        """Another profiler of the process is on, or CUDA records a graph, in which nothing may start."""
         if self._another or autograd_profiler._is_profiler_enabled or torch._C._autograd._profiler_enabled():
             return True
         return torch.cuda.is_available() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
     def is_writing(self) -> bool:
-        """Whether the window before is still being written."""
+        """The window before is still being written."""
         if not self._last_window:
             return False
         window = self._context.slot.window(self._last_window)
@@ -125,7 +125,7 @@ class Recorder:
             raise
 
     def _prepare(self) -> None:
-        """As `prepare_trace` does, which would import torch's compiler for seconds, only to ask for a setting of it."""
+        """Do as `prepare_trace`, which would import torch's compiler for seconds, only to ask for a setting of it."""
         if "torch._inductor" in sys.modules:
             self._profiler.prepare_trace()
             return
@@ -228,7 +228,7 @@ def _behind_dispatch_modes() -> AbstractContextManager[object]:
 
 
 def experimental_options(*, stacks: bool, on_device: bool) -> Any:
-    """As many of the wished ones as this torch knows; None where it has no such settings at all, or no device.
+    """Those of the wished options that this torch knows; None where it has no such settings at all, or no device.
 
     Without a device there are no streams to wait for, and torch 2.13 keeps 20 kB of each window for ever when it is
     given any of these settings.

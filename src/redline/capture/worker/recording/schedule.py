@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter_ns
 
-from redline.capture.shared_state import (
-    BEFORE,
-    BEGIN,
-    COST_NS,
-    EXPORTING,
-    PHASE,
-    REQUESTED,
-    STARTED_NS,
-    STATE,
-    STEPS,
-    WINDOWS_DONE,
-    WRITTEN,
-)
+from redline.capture import shared_state as at
 from redline.capture.worker.recording.condition import Condition, LoadCondition, is_of_load
 
 TYPE_CHECKING = False
@@ -68,7 +56,7 @@ class WindowSchedule:
         """Steps are others than thought."""
         self._forget_windows()
         if not self._stopped:
-            self._words[PHASE] = BEFORE
+            self._words[at.PHASE] = at.BEFORE
             self._begin = self._first_begin()
 
     def stop(self) -> None:
@@ -82,10 +70,10 @@ class WindowSchedule:
             self._lengths_ns[steps % _USUAL_OF] = length_ns
             if self._condition is not None and self._condition.met(length_ns):
                 self._ask_all(steps + _SYNC_STEPS)
-        if self._job_words[REQUESTED] != self._requests:
-            self._requests = self._job_words[REQUESTED]
+        if self._job_words[at.REQUESTED] != self._requests:
+            self._requests = self._job_words[at.REQUESTED]
             if not self._stopped and not is_open and self._settings.folder:
-                self._begin = max(steps, self._job_words[BEGIN])
+                self._begin = max(steps, self._job_words[at.BEGIN])
         return steps >= self._begin
 
     def load_told(self, running: int, waiting: int) -> None:
@@ -95,16 +83,16 @@ class WindowSchedule:
 
     def _ask_all(self, begin: int) -> None:
         """For a window of every rank."""
-        self._job_words[BEGIN] = begin
-        self._job_words[REQUESTED] += 1
+        self._job_words[at.BEGIN] = begin
+        self._job_words[at.REQUESTED] += 1
 
     def may_begin(self, steps: int, recorder: Recorder) -> bool:
-        """Whether to open a window now. One that is left out has a number all the same, as it has on other ranks."""
+        """True if a window opens now. One that is left out has a number all the same, as it has on other ranks."""
         self._begin = _NEVER if not self._settings.every else steps + self._settings.every
         self._judge_the_last()
         if not self._stopped and not recorder.is_writing() and self._is_free(steps, recorder) and self._is_affordable():
             return True
-        self._words[WINDOWS_DONE] += 1
+        self._words[at.WINDOWS_DONE] += 1
         return False
 
     def _is_free(self, steps: int, recorder: Recorder) -> bool:
@@ -120,8 +108,8 @@ class WindowSchedule:
         """After the first window: would another one, as dear as those before, keep to the share of the time?"""
         if not self._saved:
             return True
-        spent_ns = self._words[COST_NS] + self._slowed_ns
-        elapsed_ns = perf_counter_ns() - self._words[STARTED_NS]
+        spent_ns = self._words[at.COST_NS] + self._slowed_ns
+        elapsed_ns = perf_counter_ns() - self._words[at.STARTED_NS]
         if spent_ns * (self._saved + 1) / self._saved <= self._settings.budget * elapsed_ns:
             return True
         self._notes.add("budget", "a window was left out: it would cost more of the run than --budget allows")
@@ -145,11 +133,11 @@ class WindowSchedule:
         return known[len(known) // 2] if known else 0
 
     def _judge_the_last(self) -> None:
-        state = self._slot.window(self._last)[STATE]
-        if not self._last or state == EXPORTING:
+        state = self._slot.window(self._last)[at.STATE]
+        if not self._last or state == at.EXPORTING:
             return
         self._last = 0
-        if state == WRITTEN:
+        if state == at.WRITTEN:
             self._failures = 0
         else:
             self._count_failure()
@@ -159,7 +147,7 @@ class WindowSchedule:
         self._last = 0
         self._count_failure()
         if not self._stopped and not self._settings.every:
-            self._ask_all(self._words[STEPS] + _SYNC_STEPS)
+            self._ask_all(self._words[at.STEPS] + _SYNC_STEPS)
 
     def _count_failure(self) -> None:
         self._failures += 1

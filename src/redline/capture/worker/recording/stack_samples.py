@@ -13,6 +13,7 @@ from _thread import allocate_lock, get_ident, start_new_thread
 from time import thread_time_ns, time_ns
 
 from redline.capture.process import BEGINS_WITHIN_S, has_memory_limit
+from redline.capture.worker.recording.host_evidence import Collector
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _GOLDEN = 0.6180339887498949  # its multiples, modulo 1, spread evenly: no loop 
 _ENDS_WITHIN_S = 0.25  # the thread, once it is told to
 
 
-class StackSampleCollector:
+class StackSampleCollector(Collector):
     """Collects one window's samples: code and positions in it, never frames, which would keep the script's objects."""
 
     key = "samples"
@@ -60,9 +61,6 @@ class StackSampleCollector:
         self._clear()
         self._thread = get_ident()
         self._resume()
-
-    def step_ended(self) -> None:
-        """Nothing to do."""
 
     def window_closed(self) -> None:
         self._pause()
@@ -143,12 +141,9 @@ class StackSampleCollector:
         self._delay_ns.append(time_ns() - due_ns)
         self._stack.append(number)
         if len(self._stack) >= _MOST_SAMPLES:
-            self._thin_out()
-
-    def _thin_out(self) -> None:
-        self._least_ns *= 2
-        for column in (self._due_ns, self._delay_ns, self._stack):
-            del column[::2]
+            self._least_ns *= 2
+            for column in (self._due_ns, self._delay_ns, self._stack):
+                del column[::2]
 
 
 class _Names:

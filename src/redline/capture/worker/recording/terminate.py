@@ -64,7 +64,7 @@ class FlushOnTerm:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """What was recorded is saved in here. SIGTERM that comes meanwhile takes effect afterwards, and we are gone."""
+        """Save what was recorded in here. SIGTERM that comes meanwhile takes effect afterwards, and we are gone."""
         self._busy = True
         try:
             yield
@@ -101,7 +101,7 @@ class FlushOnTerm:
         return signal.getsignal(signal.SIGTERM) is self._handler
 
     def _on_term(self) -> Callable[..., object]:
-        """What is to be called with the signal now."""
+        """The function to be called with the signal now."""
         if self._busy:
             self._told = True
             return _nothing

@@ -106,7 +106,7 @@ class TimedWindow:
                 self._record()
 
     def _is_time(self) -> bool:
-        """Whether this rank or another one has waited long enough, and half a second has passed since."""
+        """This rank or another one has waited long enough, and half a second has passed since."""
         now_ns = perf_counter_ns()
         if now_ns >= self._due_ns and not self._shared[TIMED_NS]:
             self._shared[TIMED_NS] = now_ns + _TOGETHER_NS
@@ -129,7 +129,7 @@ class TimedWindow:
         main.run(capture.close_timed, _NEVER_NS)
 
     def _is_others_affair(self) -> bool:
-        """Whether other processes take steps, or this one has started those that do the work."""
+        """Other processes take steps, or this one has started those that do the work."""
         with tolerated(OSError):
             others = self._context.others()
             is_first = not self._context.settings.offspring

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from posix import fork  # the script may have another in its place
 
 from redline.artifacts.masking import JsonMasker
+from redline.capture import shared_state as at
 from redline.capture.process import (
     FIRST_FOR_THE_OOM_KILLER,
     available_bytes,
@@ -25,24 +26,9 @@ from redline.capture.process import (
     open_file,
     resident_bytes,
 )
-from redline.capture.shared_state import (
-    BYTES,
-    CHECKSUM,
-    DISOWNED,
-    EXPORTER,
-    LOST_ERROR,
-    LOST_INCOMPLETE,
-    LOST_SPACE,
-    NUMBER,
-    RAW_BYTES,
-    STATE,
-    WINDOWS,
-    WRITING_CPU_NS,
-    WRITING_NS,
-    WRITTEN,
-    window_name,
-)
+from redline.capture.shared_state import window_name
 from redline.capture.worker.exception_origin import raised_afterwards, tolerated
+from redline.capture.worker.process_context import process_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,20 +53,14 @@ def write_detached(
     """
     settings = context.settings
     folder = f"{settings.folder}/{window_name(number)}"
-    rank = _rank(settings.rank)
+    distributed = process_group()
+    rank = settings.rank if distributed is None else int(distributed.get_rank())
     target = f"{folder}/rank-{rank}.trace.json.gz"
     if settings.fork and _may_fork():
         _in_a_child(context, number, lambda: _write(context, number, export, target, member))
     else:
         raw = _export(context, export, target)
         _in_a_child(context, number, lambda: _compress(context, number, raw, target, member))
-
-
-def _rank(from_launcher: int) -> int:
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    return from_launcher
 
 
 def _may_fork() -> bool:
@@ -103,9 +83,9 @@ def _in_a_child(context: ProcessContext, number: int, work: Callable[[], None]) 
                 if writer == 0:
                     _alone(context, number, work)
                 else:  # known before the job goes on, which may be killed at once
-                    context.slot.window(number)[EXPORTER] = writer
+                    context.slot.window(number)[at.EXPORTER] = writer
             except OSError:  # no process is left to have
-                context.slot.window(number)[STATE] = LOST_ERROR
+                context.slot.window(number)[at.STATE] = at.LOST_ERROR
             finally:
                 os._exit(0)
         with tolerated(ChildProcessError):  # the script waits for any child
@@ -142,13 +122,13 @@ def _alone(context: ProcessContext, number: int, work: Callable[[], None]) -> No
     try:
         work()
     except NotWritten as error:
-        window[STATE] = error.state
+        window[at.STATE] = error.state
     except OSError:
-        window[STATE] = LOST_SPACE
+        window[at.STATE] = at.LOST_SPACE
     except BaseException:  # noqa: BLE001 (nobody is left to raise to)
-        window[STATE] = LOST_ERROR
-    window[WRITING_CPU_NS] = time.process_time_ns()
-    window[WRITING_NS] = time.perf_counter_ns() - began_ns  # the last thing that it does
+        window[at.STATE] = at.LOST_ERROR
+    window[at.WRITING_CPU_NS] = time.process_time_ns()
+    window[at.WRITING_NS] = time.perf_counter_ns() - began_ns  # the last thing that it does
 
 
 def _let_go() -> None:
@@ -187,16 +167,16 @@ def _export(
     os.makedirs(folder, exist_ok=True)  # noqa: PTH103
     room = room_bytes(context.settings.folder, context.settings.disk_bytes, context.settings.free_bytes)
     if room <= 0:
-        raise NotWritten(LOST_SPACE)
+        raise NotWritten(at.LOST_SPACE)
     if limit is not None:
         limit(room)
     elif files_may_end_us():  # the exporter writes as much as there is
-        raise NotWritten(LOST_SPACE)
+        raise NotWritten(at.LOST_SPACE)
     raw = f"{target}.raw.part"
     export(raw)
     if not _is_whole(raw):
         size = max(_remove(raw), _remove(f"{raw}.tmp"))
-        raise NotWritten(LOST_SPACE if size >= room else LOST_INCOMPLETE)
+        raise NotWritten(at.LOST_SPACE if size >= room else at.LOST_INCOMPLETE)
     return raw
 
 
@@ -229,14 +209,14 @@ def _compress(context: ProcessContext, number: int, raw: str, target: str, membe
 
 
 def _make_room(context: ProcessContext, number: int, target: str) -> None:
-    """Of the windows that were written, the newest are kept. The others are gone from the shared state too."""
-    written = [window for window in context.slot.windows() if window[STATE] == WRITTEN]
-    for window in written[: -min(context.settings.keep, WINDOWS - 1)]:
-        former = target.replace(f"/{window_name(number)}/", f"/{window_name(window[NUMBER])}/")
+    """Keep the newest of the windows that were written. The others are gone from the shared state too."""
+    written = [window for window in context.slot.windows() if window[at.STATE] == at.WRITTEN]
+    for window in written[: -min(context.settings.keep, at.WINDOWS - 1)]:
+        former = target.replace(f"/{window_name(number)}/", f"/{window_name(window[at.NUMBER])}/")
         _remove(former)
         with suppress(OSError):  # other ranks have theirs in it
             os.rmdir(os.path.dirname(former))  # noqa: PTH106, PTH120
-        window[NUMBER] = 0
+        window[at.NUMBER] = 0
 
 
 def _remove(path: str) -> int:
@@ -326,7 +306,7 @@ def compress(raw: str, target: str, window: memoryview[int], settings: Settings,
                 packed = packer.compress(masker.add(chunk))
                 size += len(packed)
                 if size > room:
-                    raise NotWritten(LOST_SPACE)
+                    raise NotWritten(at.LOST_SPACE)
                 checksum.update(packed)
                 file.write(packed)
             packed = packer.compress(masker.end()) + packer.flush()
@@ -339,12 +319,12 @@ def compress(raw: str, target: str, window: memoryview[int], settings: Settings,
         if os.path.exists(part):  # noqa: PTH110
             os.remove(part)  # noqa: PTH107
         raise
-    window[RAW_BYTES], window[BYTES] = raw_size, size + len(packed)
+    window[at.RAW_BYTES], window[at.BYTES] = raw_size, size + len(packed)
     digest = checksum.digest()
-    for at in range(4):
-        window[CHECKSUM + at] = int.from_bytes(digest[8 * at : 8 * at + 8], "little", signed=True)
-    if window[STATE] != DISOWNED:
-        window[STATE] = WRITTEN
+    for index in range(4):
+        window[at.CHECKSUM + index] = int.from_bytes(digest[8 * index : 8 * index + 8], "little", signed=True)
+    if window[at.STATE] != at.DISOWNED:
+        window[at.STATE] = at.WRITTEN
 
 
 def _with_member(text: bytes, member: bytes) -> bytes:

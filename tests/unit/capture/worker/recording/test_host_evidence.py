@@ -19,6 +19,7 @@ from redline.capture.worker.process_context import ProcessContext
 from redline.capture.worker.recording import host_evidence
 from redline.capture.worker.recording.host_evidence import (
     Collected,
+    Collector,
     EvidenceRecorder,
     GcRunCollector,
     MachineShareCollector,
@@ -38,7 +39,7 @@ def spin(seconds: float) -> None:
         pass
 
 
-class Fixed:
+class Fixed(Collector):
     """A collector that fails where it is told to."""
 
     def __init__(self, key: str, part: object, fails_in: str = "") -> None:
