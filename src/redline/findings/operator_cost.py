@@ -7,6 +7,8 @@ import numpy as np
 from redline.ledger.rank.activity import Mask
 from redline.ledger.rank.distinct import distinct
 from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.roofline.arguments import Shape
+from redline.roofline.sizes import shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
@@ -84,6 +86,13 @@ def argument_texts(timeline: Timeline, rows: I64) -> tuple[I64, I64, I64]:
         np.where(is_there, column[place], NONE) for column in (operators.shapes, operators.dtypes, operators.strides)
     )
     return shapes, types, strides
+
+
+def argument_shapes(timeline: Timeline, rows: I64) -> list[tuple[Shape, ...]]:
+    """Shapes of the arguments of each row; each distinct text is read once."""
+    texts = argument_texts(timeline, rows)[0].tolist()
+    shapes = {text: shapes_of(timeline.text(text)) for text in set(texts)}
+    return [shapes[text] for text in texts]
 
 
 def where_arguments(timeline: Timeline, rows: I64, is_meant: Callable[[str, str, str], bool]) -> Mask:

@@ -18,13 +18,14 @@ from redline.findings.model_calls import (
     steady_growth,
     steps_of_calls,
 )
-from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost
+from redline.findings.operator_cost import argument_shapes, argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.rule import ClaimOrder, RuleMatch, rule, says
 from redline.ledger.rank.disjoint_work import Owned
 from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
-from redline.roofline.sizes import list_shapes_of, shapes_of
+from redline.roofline.arguments import Shape
+from redline.roofline.sizes import list_shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.trace import schema
@@ -114,7 +115,6 @@ def _lengths(text: str) -> tuple[int, int]:
 
 
 WIDE = 4  # times as many logits as inputs: the head of a language model, and no layer inside it
-Shape = tuple[int, ...]
 
 
 @rule("RL-C21", ClaimOrder.MEMORY_TRAFFIC, Numerics.REASSOCIATION, Grade.DOCUMENTED, least_share=0.03)
@@ -143,8 +143,7 @@ def logits_of_all_positions(analysis: RankAnalysis) -> RuleMatch | None:
 def _heads(analysis: RankAnalysis) -> dict[int, Shape]:
     """Products whose result nothing reads but one selection of positions, with the shape of their results."""
     rows = outermost(analysis, operators_in_steps(analysis))
-    texts, _, _ = argument_texts(analysis.timeline, rows)
-    shapes = [shapes_of(analysis.timeline.text(text)) for text in texts.tolist()]
+    shapes = argument_shapes(analysis.timeline, rows)
     is_selection = matching(analysis.timeline, rows, schema.is_selection).tolist()
     products = np.flatnonzero(matching(analysis.timeline, rows, schema.is_linear)).tolist()
     heads: dict[int, Shape] = {}
@@ -225,8 +224,7 @@ def _without_masked(analysis: RankAnalysis, calls: Sequence[MaskedCall]) -> Inte
     """The last part of operators that compute masked positions: attention between them grows with their square."""
     spans = analysis.timeline.spans
     rows = outermost(analysis, operators_in_steps(analysis))
-    texts, _, _ = argument_texts(analysis.timeline, rows)
-    shapes = [shapes_of(analysis.timeline.text(text)) for text in texts.tolist()]
+    shapes = argument_shapes(analysis.timeline, rows)
     time = Intervals.empty()
     for masked in calls:
         first, last = np.searchsorted(spans.start_ns[rows], [masked.call.start_ns, masked.call.end_ns]).tolist()
