@@ -5,7 +5,6 @@ here: whether it was transfer or waiting takes the other ranks to tell.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.ledger.rank.rank_match import RankMatch, longest
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import TimelineOrigin
+from redline.values import dataclass
 
 COMPUTE = "compute"
 

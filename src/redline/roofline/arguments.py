@@ -1,6 +1,5 @@
 """From the profiler's texts to a typed call: tensors with sizes, types and strides; scalars; lists of tensors."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import TypeVar
@@ -8,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from redline.roofline.dtypes import PROFILER_NAMES, SCALAR_TYPES, Dtype, of_list_kernel
+from redline.values import dataclass
 
 Shape = tuple[int, ...]
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Tensor:
     def distinct_elements(self) -> int:
         """Elements that exist in memory: an expanded tensor repeats some, and overlapping windows share some."""
         if self.strides is None or 0 in self.shape:
-            return self.elements
+            return prod(self.shape)
         pairs = list(zip(self.shape, self.strides, strict=True))
         span = 1 + sum((size - 1) * stride for size, stride in pairs)
         return min(prod(size for size, stride in pairs if stride), span)
@@ -167,7 +167,7 @@ def call_of(name: str, shapes: str, dtypes: str, strides: str, values: str, kern
 def _argument(
     sizes: list[int | list[int]], type_name: str, strides: list[int | list[int]], list_dtype: Dtype | None
 ) -> Argument:
-    if type_name == "TensorList" or any(isinstance(size, list) for size in sizes):
+    if type_name == "TensorList" or list in map(type, sizes):
         return TensorList(
             tuple(_shape(tensor_sizes) for tensor_sizes in sizes if isinstance(tensor_sizes, list)), list_dtype
         )
@@ -181,7 +181,7 @@ def _argument(
 
 
 def _shape(sizes: list[int | list[int]] | list[int]) -> Shape:
-    valid = tuple(size for size in sizes if isinstance(size, int) and 0 <= size < _BIGGEST)
+    valid = tuple([size for size in sizes if isinstance(size, int) and 0 <= size < _BIGGEST])
     if len(valid) != len(sizes) or len(valid) > _MOST_DIMENSIONS:
         raise UnknownWorkError
     return valid

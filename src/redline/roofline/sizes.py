@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
 from typing import cast
 
@@ -10,6 +9,7 @@ import msgspec
 
 from redline.roofline.arguments import Shape, Tensor, UnknownWorkError
 from redline.roofline.dtypes import Dtype
+from redline.values import dataclass
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape:
