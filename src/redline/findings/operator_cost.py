@@ -19,9 +19,7 @@ CALL_NS = 50_000  # that Python and dispatch take at most to call an operator; w
 
 def operators_in_steps(analysis: RankAnalysis) -> I64:
     """Rows of operators that began inside steps, in time order."""
-    spans = analysis.timeline.spans
-    rows = spans.rows_of(Kind.OPERATOR)
-    return rows[analysis.in_steps.contains(spans.start_ns[rows])]
+    return analysis.operators_in_steps
 
 
 def marked(analysis: RankAnalysis, rows: I64) -> Mask:

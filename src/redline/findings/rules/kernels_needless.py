@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
@@ -32,6 +31,7 @@ from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 
 @rule("RL-C14", ClaimOrder.AVOIDABLE_KERNELS, Numerics.BITWISE, Grade.DOCUMENTED, least_share=0.05)
@@ -236,13 +236,13 @@ def _layers(analysis: RankAnalysis) -> list[_ExpertLayer]:
     timeline = analysis.timeline
     rows = operators_in_steps(analysis)
     rows = outermost(analysis, rows[analysis.passes.at(timeline.spans.start_ns[rows]) == 0])
-    softmax = np.flatnonzero(matching(timeline, rows, schema.is_softmax_call)).tolist()
-    if not softmax:
+    softmax = np.flatnonzero(matching(timeline, rows, schema.is_softmax_call))
+    if not any(map(_are_of_gate, argument_shapes(timeline, rows[softmax]))):
         return []
     shapes = argument_shapes(timeline, rows)
     choosing = matching(timeline, rows, schema.is_choice).tolist()
     is_linear = matching(timeline, rows, schema.is_linear).tolist()
-    gates = [place for place in softmax if _is_gate(place, shapes, choosing)]
+    gates = [place for place in softmax.tolist() if _is_gate(place, shapes, choosing)]
     layers = []
     for gate, following in pairwise([*gates, len(rows)]):
         tokens, experts = shapes[gate][0][-2:]
@@ -259,10 +259,13 @@ def _layers(analysis: RankAnalysis) -> list[_ExpertLayer]:
 
 def _is_gate(place: int, shapes: list[tuple[Shape, ...]], choosing: list[bool]) -> bool:
     """Whether the largest of the results of this softmax is chosen soon."""
-    scores = shapes[place][0] if shapes[place] else ()
     near = range(place + 1, min(place + 1 + NEAR, len(shapes)))
-    is_small = len(scores) == 2 and 1 < scores[1] < scores[0]
-    return is_small and any(choosing[later] and scores in shapes[later] for later in near)
+    return _are_of_gate(shapes[place]) and any(choosing[later] and shapes[place][0] in shapes[later] for later in near)
+
+
+def _are_of_gate(shapes: tuple[Shape, ...]) -> bool:
+    """Whether the scores of a softmax are those of a few experts for many tokens."""
+    return bool(shapes) and len(shapes[0]) == 2 and 1 < shapes[0][1] < shapes[0][0]
 
 
 def _rows(shapes: tuple[Shape, ...]) -> int:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -29,6 +28,7 @@ from redline.roofline.sizes import list_shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.trace import schema
+from redline.values import dataclass
 
 LEAST_CALLS = 3  # of a growing model: two lengths in a row may be chance
 LEAST_TOKENS = 4  # in the shortest of them: the first tokens of a text are few in any case
@@ -143,12 +143,14 @@ def logits_of_all_positions(analysis: RankAnalysis) -> RuleMatch | None:
 def _heads(analysis: RankAnalysis) -> dict[int, Shape]:
     """Products whose result nothing reads but one selection of positions, with the shape of their results."""
     rows = outermost(analysis, operators_in_steps(analysis))
+    products = np.flatnonzero(matching(analysis.timeline, rows, schema.is_linear))
+    results = list(map(_result, argument_shapes(analysis.timeline, rows[products])))
+    if not any(results):
+        return {}
     shapes = argument_shapes(analysis.timeline, rows)
     is_selection = matching(analysis.timeline, rows, schema.is_selection).tolist()
-    products = np.flatnonzero(matching(analysis.timeline, rows, schema.is_linear)).tolist()
     heads: dict[int, Shape] = {}
-    for place, following in pairwise([*products, len(rows)]):
-        result = _result(shapes[place])
+    for (place, following), result in zip(pairwise([*products.tolist(), len(rows)]), results, strict=True):
         readers = [later for later in range(place + 1, following) if result and result in shapes[later]]
         if len(readers) == 1 and is_selection[readers[0]]:
             heads[int(rows[place])] = result
