@@ -1,6 +1,6 @@
 """From the profiler's texts to a typed call: tensors with sizes, types and strides; scalars; lists of tensors."""
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import TypeVar
 
@@ -149,19 +149,25 @@ def known(value: T | None) -> T:
 def call_of(name: str, shapes: str, dtypes: str, strides: str, values: str, kernel_name: str = "") -> OperatorCall:
     """The call that these texts describe; UnknownWorkError where they describe none."""
     try:
-        sizes = _SIZES.decode(shapes)
-        types = _TEXTS.decode(dtypes)
-        steps = _SIZES.decode(strides) if strides else []
+        arguments, types = _arguments(shapes, dtypes, strides, kernel_name)
         texts = _TEXTS.decode(values) if values else []
     except (msgspec.MsgspecError, ValueError) as problem:  # ValueError: text that is no UTF-8
         raise UnknownWorkError from problem
+    return OperatorCall(name, arguments, types, tuple(texts))
+
+
+@lru_cache(maxsize=256)  # calls that differ in their values alone come one after the other
+def _arguments(
+    shapes: str, dtypes: str, strides: str, kernel_name: str
+) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
+    sizes, types = _SIZES.decode(shapes), _TEXTS.decode(dtypes)
+    steps = _SIZES.decode(strides) if strides else []
     if len(sizes) != len(types):
         raise UnknownWorkError
     if len(steps) != len(sizes):
         steps = [[] for _ in sizes]
     list_dtype = of_list_kernel(kernel_name) if kernel_name else None
-    arguments = tuple(map(_argument, sizes, types, steps, [list_dtype] * len(sizes)))
-    return OperatorCall(name, arguments, tuple(types), tuple(texts))
+    return tuple(map(_argument, sizes, types, steps, [list_dtype] * len(sizes))), tuple(types)
 
 
 def _argument(
