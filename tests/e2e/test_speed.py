@@ -86,16 +86,23 @@ def _least_cpu_s(costs: list[Cost]) -> float:
 
 
 @pytest.mark.needs_traces
-def test_a_diagnosis_costs_little_more_than_json_loads(traces: RealTraces) -> None:
-    """On a real trace of 80.8 MB; the whole command was measured at 1.6x to 1.7x the CPU time, on a quiet machine."""
+def test_a_diagnosis_costs_little_more_than_json_loads(
+    traces: RealTraces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole command, on a real trace of 80.8 MB; measured at 1.2x to 1.3x the CPU time, with all its processes."""
     trace = str(traces / "sam_amg_False_4be6279a.json.gz")
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)  # an installed package is compiled
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
     loaded, diagnosed = [], []
     for _ in range(MOST_ROUNDS):
         loaded.append(_cost(JSON_LOADS, trace))
-        diagnosed.append(_cost(DIAGNOSE, trace))
-        if _least_cpu_s(diagnosed) <= 1.6 * _least_cpu_s(loaded):
+        diagnosed.append(
+            _cost(COMMAND, "diagnose", trace, "--quiet", "--no-cache", "-o", str(tmp_path / "diagnosis.md"))
+        )
+        assert diagnosed[-1].exit_code == 0, diagnosed[-1].stderr
+        if _least_cpu_s(diagnosed) <= 1.5 * _least_cpu_s(loaded):
             break
-    assert _least_cpu_s(diagnosed) <= 1.6 * _least_cpu_s(loaded), (diagnosed, loaded)
+    assert _least_cpu_s(diagnosed) <= 1.5 * _least_cpu_s(loaded), (diagnosed, loaded)
     assert max(one.peak_bytes for one in diagnosed) <= min(one.peak_bytes for one in loaded)
 
 

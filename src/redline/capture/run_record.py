@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from redline.artifacts import Envelope
 from redline.artifacts.file_kind import FileKind
 from redline.errors import InputError
+from redline.values import dataclass
 
 KIND = "run"
 SCHEMA_VERSION = 1

@@ -110,7 +110,6 @@ def run(options: DiagnoseOptions) -> int:
 
 
 def _run(options: DiagnoseOptions, files: TraceFiles, redactor: Redactor | None) -> int:
-    from redline.report.redaction.redactor import redacted_text
     from redline.verbs.diagnose import diagnose
 
     refuse_unknown_format("diagnose", options.output, tuple(FORMATS))
@@ -163,6 +162,8 @@ def _run(options: DiagnoseOptions, files: TraceFiles, redactor: Redactor | None)
         if diagnose_result.saved:
             remark(f"saved in {options.save_altered}, altered and not measured: {len(diagnose_result.saved):,} x trace")
         if diagnose_result.removed is not None and (form not in ("text", "md") or options.output):
+            from redline.report.redaction.redactor import redacted_text
+
             remark(redacted_text(diagnose_result.removed))
         _point_onwards(options, files, diagnose_result, tables)
     judged = _judged(limits, diagnose_result)
@@ -171,11 +172,12 @@ def _run(options: DiagnoseOptions, files: TraceFiles, redactor: Redactor | None)
 
 def _is_of_requests_alone(options: DiagnoseOptions, files: TraceFiles) -> bool:
     """Whether a run has nothing but the log of its engine. UsageError for what only a trace can tell."""
-    from redline.report.serving.requests_result import FORMS
     from redline.verbs.diagnose_requests import folder_of_logs
 
     if folder_of_logs(options.paths, files) is None:
         return False
+    from redline.report.serving.requests_result import FORMS
+
     if options.form not in FORMS or options.tables or options.fail_on or options.with_trace or options.redact:
         raise UsageError(
             "diagnose: this run has the log of its engine and no trace; it is shown as text, md or json, without "
@@ -196,12 +198,12 @@ def _tell_requests(options: DiagnoseOptions) -> int:
 
 def _planned_trace(files: TraceFiles, options: DiagnoseOptions) -> Path | None:
     """Where the trace will go, if one is wanted; what stands against it is said before hours of reading."""
+    if not options.with_trace:
+        return None
     from redline.job.merge import check_output
     from redline.ledger.rank.digest_file import is_digest
     from redline.storage import path_of
 
-    if not options.with_trace:
-        return None
     if options.form != "html" or options.output is None:
         raise UsageError("diagnose: --with-trace is for an HTML report; give it a name, such as -o report.html")
     if any(map(is_digest, files)):
@@ -230,6 +232,8 @@ def _limit(text: str) -> Threshold:
 
 def _judged(limits: Sequence[Threshold], diagnose_result: DiagnoseResult) -> int:
     """The exit code by the thresholds; each that is crossed is said. One that cannot be checked is no success."""
+    if not limits:
+        return 0
     from redline.errors import InputError
     from redline.findings.thresholds import MeasuredJob, check
     from redline.report.diagnose.thresholds_text import crossed_line, unknown_line

@@ -17,13 +17,14 @@ function that it sets, so that `arguments_for` can hand all of them over.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from inspect import get_annotations, signature
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, dataclass_transform
 
 from redline.cli.help_text import example, prose, section, show_help, usage
 from redline.cli.output import complain_at_length
 from redline.errors import ParameterError, UnexpectedError, UsageError
+from redline.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from redline.ledger.rank.rank_match import RankMatch, longest
 from redline.timeline.intervals import Intervals
 from redline.timeline.rank_axis import RankAxis, blocks_of
 from redline.timeline.table import I64
+from redline.values import dataclass
 
 _MOST_PLACES = 8
 _AT_ONCE = 1024  # places that are looked through together

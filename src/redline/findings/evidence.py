@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from redline.values import dataclass
 
 _LINE = re.compile(r"\.py(:|\()\d+")
 

@@ -1,7 +1,6 @@
 """Exposed communication of a job, by what is exchanged: what the rules about communication choose from and claim."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from redline.ledger.rank.rank_analysis import LATENCY_NS
 from redline.timeline.intervals import Intervals
 from redline.timeline.rank_axis import RankAxis, blocks_of
 from redline.timeline.table import I64
+from redline.values import dataclass
 
 FP32 = frozenset({"Float", "float"})
 _NONE = Intervals.empty()

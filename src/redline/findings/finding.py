@@ -1,12 +1,13 @@
 """A finding: a loss in the ledger with its cause, its evidence, and the most that fixing it can gain."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from redline.findings.evidence import Bearing, Evidence, Grade
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

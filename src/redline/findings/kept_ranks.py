@@ -1,7 +1,6 @@
 """Ranks kept as they were digested, with what rules claim of them: a replay then does not open their traces again."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import update_wrapper
 
 from redline.findings.match import claimed_in_order, match_rules, matched_rules, rules_of
@@ -10,6 +9,7 @@ from redline.ledger.rank.file_digests import RankKey
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.ledger.rank.rank_match import RankMatch
 from redline.timeline.intervals import Intervals
+from redline.values import dataclass
 
 _MOST_SPANS = 1_000_000  # of all ranks: beyond it traces are opened again, which costs time instead of memory
 

@@ -1,7 +1,6 @@
 """How many rows the products of a model have from call to call, told by the shapes of its linear layers."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +12,7 @@ from redline.roofline.sizes import PRODUCTS, product_of
 from redline.timeline.host_evidence import CalledModel
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
+from redline.values import dataclass
 
 
 def runs_backward(analysis: RankAnalysis) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 from redline.ledger.rank.activity import Mask
 from redline.ledger.rank.distinct import distinct
 from redline.ledger.rank.rank_analysis import RankAnalysis
+from redline.roofline.arguments import Shape
 from redline.roofline.sizes import shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
@@ -18,9 +19,7 @@ CALL_NS = 50_000  # that Python and dispatch take at most to call an operator; w
 
 def operators_in_steps(analysis: RankAnalysis) -> I64:
     """Rows of operators that began inside steps, in time order."""
-    spans = analysis.timeline.spans
-    rows = spans.rows_of(Kind.OPERATOR)
-    return rows[analysis.in_steps.contains(spans.start_ns[rows])]
+    return analysis.operators_in_steps
 
 
 def marked(analysis: RankAnalysis, rows: I64) -> Mask:
@@ -92,9 +91,11 @@ def argument_texts(timeline: Timeline, rows: I64) -> tuple[I64, I64, I64]:
     return shapes, types, strides
 
 
-def shapes_at(timeline: Timeline, rows: I64) -> list[tuple[tuple[int, ...], ...]]:
-    """Shapes of the arguments of each row; none where they were not recorded."""
-    return [shapes_of(timeline.text(text)) for text in argument_texts(timeline, rows)[0].tolist()]
+def argument_shapes(timeline: Timeline, rows: I64) -> list[tuple[Shape, ...]]:
+    """Shapes of the arguments of each row; each distinct text is read once."""
+    texts = argument_texts(timeline, rows)[0].tolist()
+    shapes = {text: shapes_of(timeline.text(text)) for text in set(texts)}
+    return [shapes[text] for text in texts]
 
 
 def where_arguments(timeline: Timeline, rows: I64, is_meant: Callable[[str, str, str], bool]) -> Mask:

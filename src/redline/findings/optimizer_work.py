@@ -1,7 +1,5 @@
 """Optimizers and loops over parameters: their kernels, their operators, and the time that both cost."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from redline.ledger.rank.activity import Mask
@@ -10,6 +8,7 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind
 from redline.trace import schema
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,12 @@ They are documents under docs/findings; the wheel carries them beside this modul
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from redline.capture.lever_kinds import KINDS
 from redline.errors import UsageError
+from redline.values import dataclass
 
 ENDINGS = {"en": ".md", "zh": ".zh-CN.md"}
 """Endings of the files of a page, by language."""

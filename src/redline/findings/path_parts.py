@@ -1,7 +1,6 @@
 """Parts of a critical path: accounts, phases, operators or kernels, ranks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from redline.replay.job_graph import JobGraph
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I32, I64, Column, grouped
 from redline.timeline.timeline import NONE, Kind, Timeline
+from redline.values import dataclass
 
 MOST_PARTS = 12  # of the operators and of the ranks
 ACCOUNT_OF: Mapping[EdgeKind, str] = {

@@ -1,7 +1,7 @@
 """The critical path of a job's steps as slices for a track of its own: what each part is, and on which rank."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from redline.replay.forecast import JobReplay, RankReplay, rank_replay
 from redline.replay.job_graph import JobGraph
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace.perfetto import DrawnSlice
+from redline.values import dataclass
 
 _HOST = (EdgeKind.HOST, EdgeKind.RETURN)
 _DEVICE = (EdgeKind.DEVICE, EdgeKind.TRANSFER)

@@ -1,7 +1,7 @@
 """Replay the steps of a job with what-ifs that were asked for, and with the cause of each finding gone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from redline.replay.replay import WaitForEachOtherError
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, grouped
 from redline.timeline.timeline import NONE
+from redline.values import dataclass
 
 MOST_RANKS = 256  # that are replayed together
 MOST_EDGES = 8_000_000  # of all ranks together

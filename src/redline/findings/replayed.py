@@ -1,7 +1,9 @@
 """The replay of a job's steps: the critical path, what-ifs that were asked for, the fix of each finding."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ Sentences are said from top to bottom. The prose of a rule is its page.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum, auto
 from string import Formatter
 from typing import Any, SupportsFloat, TypeVar
@@ -25,6 +25,7 @@ from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
 from redline.replay.changes import Change
 from redline.timeline.intervals import Intervals
+from redline.values import dataclass
 
 
 class ClaimOrder(IntEnum):

@@ -7,7 +7,6 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
@@ -17,6 +16,7 @@ from redline.findings.registry import RULES
 from redline.ledger.accounts import ACCOUNTS, IDLE, Account
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.first_screen import Outline, Unseen
+from redline.values import dataclass
 
 _WRITTEN = re.compile(
     r"\s*(?P<what>[A-Za-z][\w -]*?)\s*(?:(?P<sign>[<>]=?)\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>%|ns|us|ms|s)?)?\s*"

@@ -3,16 +3,17 @@
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from math import isfinite
+from pkgutil import get_data
 
 import msgspec
 
 from redline.errors import UnknownHardwareError
 from redline.hardware.machine import BEST_MATMUL, DTYPES, PEAK, Figure, Machine
 from redline.units import format_bytes
+from redline.values import dataclass
 
 # What devices report of the memory that vendors state, as a share of it counted in GiB ("80 GB" are 80 GiB of chips).
 # Devices in real traces: 0.985 to 1.000. Cards with GDDR and error correction, and B300, report down to 0.92.
@@ -198,7 +199,7 @@ def _refused(undecided: list[_Undecided], machines: tuple[Machine, ...]) -> Iter
 
 @cache
 def _shipped() -> Catalogue:
-    return parse((files("redline.hardware") / "catalogue.toml").read_text(encoding="utf-8"))
+    return parse((get_data("redline.hardware", "catalogue.toml") or b"").decode())
 
 
 def machines() -> tuple[Machine, ...]:

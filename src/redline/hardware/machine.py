@@ -1,9 +1,11 @@
 """What one accelerator can do at best: figures, each with its value, source, date and origin."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from math import ceil
+
+from redline.values import dataclass
 
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
 PEAK, BEST_MATMUL = "peak_flops_per_s", "best_matmul_flops_per_s"

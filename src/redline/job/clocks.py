@@ -5,7 +5,6 @@ ends are found in turn, each as a median of the others, which a few wild observa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from redline.job.collectives import Matched, RankArrivals, are_of, matched, numb
 from redline.timeline.intervals import Mask
 from redline.timeline.table import I64, Column
 from redline.trace.schema import ENDS_TOGETHER
+from redline.values import dataclass
 
 _ROUNDS = 8
 TRUSTED_RESIDUAL_NS = 1_000_000

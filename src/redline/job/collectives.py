@@ -1,7 +1,7 @@
 """The same collective on different ranks: which of their spans belong to one operation."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, pairwise
 from math import inf
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from redline.timeline.intervals import Mask
 from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE, Communications, Timeline
 from redline.trace.schema import ENDS_TOGETHER
+from redline.values import dataclass
 
 _MOST_SHIFT = 3  # operations by which windows may begin apart
 _LEAST_SHIFTED = 5  # operations that a rank must have seen for that to be told
@@ -23,7 +24,6 @@ _RANKS_AT_ONCE = 512
 Series = tuple[str, str, int]  # collective, group, size: what all ranks of one operation have in common
 
 
-@dataclass(frozen=True, kw_only=True)
 class Arrivals(Table):
     """Collectives without a root that one rank took part in, in order; times on the rank's own clock."""
 
@@ -77,7 +77,6 @@ def _series(timeline: Timeline, comms: Communications, index: int) -> Series:
     return collective, timeline.text(int(comms.group_ranks[index])) or timeline.text(int(comms.group[index])), size
 
 
-@dataclass(frozen=True, kw_only=True)
 class Matched(Table):
     """One rank's part in one operation of the job; rows of an operation are neighbours."""
 

@@ -1,7 +1,7 @@
 """All ranks of a job, one summary each: read in parallel, in order of rank, their clocks compared."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from redline.trace.cache import read_cached
 from redline.trace.devices import device_rows, devices_of
 from redline.trace.reader import OfFile, ReadOptions
 from redline.trace.schema import is_graph_launch
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The collectives that ranks share: who arrived when, on one clock, and how long the others waited."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from redline.job.clocks import Clocks, on_one_clock
 from redline.job.collectives import Matched, RankArrivals, are_of, numbered
 from redline.timeline.intervals import Intervals, Mask
 from redline.timeline.table import I32, I64
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

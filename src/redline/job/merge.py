@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from redline.trace.perfetto import (
     head,
 )
 from redline.units import format_bytes, format_ns
+from redline.values import dataclass
 
 _MARGIN = 1.05  # sizes of other ranks are estimated from one
 _ARROWS = (schema.FLOW_LAUNCH, schema.FLOW_FORWARD_BACKWARD)

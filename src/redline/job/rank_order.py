@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from redline.timeline.timeline import NONE
 from redline.trace.rank_claim import FROM_ORDER, LARGEST_JOB, STATED
+from redline.values import dataclass
 
 _APART_NS = 3_600_000_000_000  # ranks of a job are recorded together, however wrong their clocks
 _UNIX_NS = 1_400_000_000_000_000_000  # less counts from when a machine was started

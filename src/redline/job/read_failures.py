@@ -2,7 +2,6 @@
 
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,6 +9,7 @@ import redline
 from redline.artifacts.masking import masked
 from redline.errors import InputError, OtherKindError, UnexpectedError, UsageError, first_line
 from redline.storage import released_after
+from redline.values import dataclass
 
 Result = TypeVar("Result")
 _PACKAGE = Path(redline.__file__).parent

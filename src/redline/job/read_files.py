@@ -1,7 +1,7 @@
 """The same work on every file of a job, in parallel: what it gave for each, and a list of the files that failed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from redline.progress import Progress, ProgressStage, silent
 from redline.trace.cache import cache_folder
 from redline.trace.entries import prune
 from redline.trace.reader import OfFile, ReadOptions
+from redline.values import dataclass
 
 Result = TypeVar("Result")
 

@@ -1,10 +1,10 @@
 """One part of the files of a job, for a task of Slurm, torchrun or Kubernetes; all tasks name the same files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from redline.errors import UsageError
+from redline.values import dataclass
 
 AUTO = "auto"
 _FORMS = "give I/N, such as 0/8 for the first of eight parts, or auto, or auto/N"

@@ -1,13 +1,14 @@
 """What a what-if changes: how long some work takes, on some ranks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 import numpy as np
 
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
+from redline.values import dataclass
 
 
 class Target(StrEnum):

@@ -1,6 +1,6 @@
 """The longest way through each step: what it was made of, and how much later everything beside it could have ended."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from redline.timeline.timeline import NONE
 _UNREACHED_NS = -(1 << 48)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CriticalPath(Table):
     """Pieces in order of step and time; those of a step are as long as the step, from border to border."""
 

@@ -6,7 +6,6 @@ come to it and the one before it in its group has ended. One that was hidden has
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from math import prod
 
@@ -25,6 +24,7 @@ from redline.replay.recorded_order import Latencies
 from redline.replay.what_changes import NETWORK_LATENCY_NS, EdgeChange, RankChanges
 from redline.timeline.table import I64, Column, Table, column, grouped
 from redline.timeline.timeline import NONE
+from redline.values import dataclass
 
 _ACCOUNTS_OF = (COMPUTE, (Account.HOST, Account.SYNC), (Account.INPUT,), (*COMMUNICATION, Account.COPY))
 LINE = EdgeKind.DEVICE  # the kind of the edges of the line
@@ -45,7 +45,6 @@ _PART_OF = {Target.KERNELS: Part.COMPUTE, Target.HOST: Part.HOST, Target.LOADER:
 _TRANSFERS = (Target.COLLECTIVES, Target.NETWORK)
 
 
-@dataclass(frozen=True, kw_only=True)
 class LinePieces(Table):
     """What the line is made of."""
 

@@ -1,6 +1,6 @@
 """Edges that say "not before that point plus a delay", what of a trace they explain, and what is left beyond them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE
+from redline.values import dataclass
 
 MOST_UNEXPLAINED = 0.1  # share of device starts; above it, forecasts would rest on guesses
 NEVER_NS = -(1 << 62)
@@ -33,7 +34,6 @@ class EdgeKind(IntEnum):
     ARRIVAL = 13  # the last rank has come to an exchange
 
 
-@dataclass(frozen=True, kw_only=True)
 class Edges(Table):
     """`head` comes no earlier than `tail` plus `delay_ns`."""
 

@@ -1,7 +1,6 @@
 """How long the steps of a job take in each scenario, all of them replayed at once."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +15,7 @@ from redline.replay.replay import GONE_NS, ReplayPlan, plan_of, replayed, scenar
 from redline.replay.what_changes import GONE, SET, RankChanges, changes_on, joined_changes
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import Timeline
+from redline.values import dataclass
 
 Floats = npt.NDArray[np.float64]
 MOST_ERROR = 0.1  # of the steps when replayed by rules alone; beyond it the graph does not explain them

@@ -5,7 +5,7 @@ rank 1             [== .. ====]           on is its transfer; what rank 0 was in
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +16,7 @@ from redline.ledger.job.collective_table import ONE_WAY, rank_arrivals
 from redline.replay.edges import FAR_NS, EdgeKind, EdgeList, Edges, joined_edges, with_residuals
 from redline.replay.rank_graph import ORIGIN, RankGraph
 from redline.timeline.table import I64
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ is the honest test: it says how much of the timeline the recorded dependencies e
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -51,6 +50,7 @@ from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
 from redline.trace.steps import IN_SEQUENCE
+from redline.values import dataclass
 
 ORIGIN = 0  # the point from which the window begins
 UNEXPLAINED_NS = 20_000  # a start that comes this much later than all that it waited for

@@ -1,7 +1,5 @@
 """What a replay is made of: device work with its launch and streams, calls of the host in order, hand-overs."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from redline.ledger.rank.activity import Mask, own_time_of_operators
@@ -11,6 +9,7 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I32, I64, Column, grouped, numbers_in
 from redline.timeline.timeline import BUSY_KINDS, CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 _FREE_NS = 2_000  # a stream that was done this long before a launch did not hold its work up
 _QUEUED_NS = 30_000  # a launch this long before the stream was done did not hold its work up

@@ -6,7 +6,6 @@ new level; all chains of a level are done together.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from redline.replay.edges import EdgeKind, Edges
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE
+from redline.values import dataclass
 
 GONE_NS = -(1 << 52)  # the delay of an edge that no longer holds anything up
 _MOST_AT_ONCE = 64

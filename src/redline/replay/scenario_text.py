@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from typing import NoReturn
 
 from redline.errors import UsageError
 from redline.replay.changes import Scenario, Target, TimeChange
 from redline.trace.schema import KERNEL_CLASSES
+from redline.values import dataclass
 
 MOST_SCENARIOS = 64
 _MOST_CHANGES = 32

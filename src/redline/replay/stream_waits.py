@@ -1,7 +1,6 @@
 """Which work of one stream waited for which of another: as recorded, else by the order of calls, else by time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from redline.replay.recorded_order import RecordedWork
 from redline.timeline.table import I64, grouped
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline, Waiter
 from redline.trace import schema
+from redline.values import dataclass
 
 COINCIDENCE_NS = (
     10_000  # a start this soon after an end on another stream is put down to it, if nothing else explains it

@@ -1,7 +1,7 @@
 """What a scenario does to the edges of a rank's graph. Needs the trace; what it gives does not."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column, Table, column, grouped
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace.schema import KERNEL_CLASSES, kernel_class
+from redline.values import dataclass
 
 NETWORK_LATENCY_NS = 20_000  # at most this of a transfer is latency; where a shorter one of its kind ran, that
 _HOST_KINDS = (EdgeKind.HOST, EdgeKind.RETURN)
@@ -59,7 +60,6 @@ class ThreadWeights:
         return passed
 
 
-@dataclass(frozen=True, kw_only=True)
 class EdgeChange(Table):
     """The delay of an edge becomes `kept_ns` and `factor` times the rest; GONE and SET stand for factors."""
 

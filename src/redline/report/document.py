@@ -1,11 +1,12 @@
 """A document: what a verb has to say, in blocks. A renderer knows blocks and no verb; a verb knows no renderer."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any
 
 from redline.report.display import Style
+from redline.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """From the profiler's texts to a typed call: tensors with sizes, types and strides; scalars; lists of tensors."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import TypeVar
 
 import msgspec
 
 from redline.roofline.dtypes import PROFILER_NAMES, SCALAR_TYPES, Dtype, of_list_kernel
+from redline.values import dataclass
 
 Shape = tuple[int, ...]
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Tensor:
     def distinct_elements(self) -> int:
         """Elements that exist in memory: an expanded tensor repeats some, and overlapping windows share some."""
         if self.strides is None or 0 in self.shape:
-            return self.elements
+            return prod(self.shape)
         pairs = list(zip(self.shape, self.strides, strict=True))
         span = 1 + sum((size - 1) * stride for size, stride in pairs)
         return min(prod(size for size, stride in pairs if stride), span)
@@ -149,25 +149,31 @@ def known(value: T | None) -> T:
 def call_of(name: str, shapes: str, dtypes: str, strides: str, values: str, kernel_name: str = "") -> OperatorCall:
     """The call that these texts describe; UnknownWorkError where they describe none."""
     try:
-        sizes = _SIZES.decode(shapes)
-        types = _TEXTS.decode(dtypes)
-        steps = _SIZES.decode(strides) if strides else []
+        arguments, types = _arguments(shapes, dtypes, strides, kernel_name)
         texts = _TEXTS.decode(values) if values else []
     except (msgspec.MsgspecError, ValueError) as problem:  # ValueError: text that is no UTF-8
         raise UnknownWorkError from problem
+    return OperatorCall(name, arguments, types, tuple(texts))
+
+
+@lru_cache(maxsize=256)  # calls that differ in their values alone come one after the other
+def _arguments(
+    shapes: str, dtypes: str, strides: str, kernel_name: str
+) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
+    sizes, types = _SIZES.decode(shapes), _TEXTS.decode(dtypes)
+    steps = _SIZES.decode(strides) if strides else []
     if len(sizes) != len(types):
         raise UnknownWorkError
     if len(steps) != len(sizes):
         steps = [[] for _ in sizes]
     list_dtype = of_list_kernel(kernel_name) if kernel_name else None
-    arguments = tuple(map(_argument, sizes, types, steps, [list_dtype] * len(sizes)))
-    return OperatorCall(name, arguments, tuple(types), tuple(texts))
+    return tuple(map(_argument, sizes, types, steps, [list_dtype] * len(sizes))), tuple(types)
 
 
 def _argument(
     sizes: list[int | list[int]], type_name: str, strides: list[int | list[int]], list_dtype: Dtype | None
 ) -> Argument:
-    if type_name == "TensorList" or any(isinstance(size, list) for size in sizes):
+    if type_name == "TensorList" or list in map(type, sizes):
         return TensorList(
             tuple(_shape(tensor_sizes) for tensor_sizes in sizes if isinstance(tensor_sizes, list)), list_dtype
         )
@@ -181,7 +187,7 @@ def _argument(
 
 
 def _shape(sizes: list[int | list[int]] | list[int]) -> Shape:
-    valid = tuple(size for size in sizes if isinstance(size, int) and 0 <= size < _BIGGEST)
+    valid = tuple([size for size in sizes if isinstance(size, int) and 0 <= size < _BIGGEST])
     if len(valid) != len(sizes) or len(valid) > _MOST_DIMENSIONS:
         raise UnknownWorkError
     return valid

@@ -1,8 +1,9 @@
 """Types of numbers: the profiler's names for them, their sizes, and what an operator makes of two of them."""
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
+
+from redline.values import dataclass
 
 
 class Category(IntEnum):

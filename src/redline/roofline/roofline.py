@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import isnan, nan
 from typing import Literal
 
@@ -16,6 +15,7 @@ from redline.roofline.operators.matmul import MATMUL_RULES
 from redline.roofline.operators.reduction import NORM_RULES, REDUCTION_RULES, SOFTMAX_RULES
 from redline.roofline.operators.vendor import TRITON_PREFIX, VENDOR_RULES, rate_triton
 from redline.roofline.sizes import Work
+from redline.values import dataclass
 
 RULES: Mapping[str, Callable[[OperatorCall], Work]] = {
     **COPY_RULES,

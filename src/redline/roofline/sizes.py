@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
+from typing import cast
 
 import msgspec
 
 from redline.roofline.arguments import Shape, Tensor, UnknownWorkError
 from redline.roofline.dtypes import Dtype
+from redline.values import dataclass
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape:
@@ -96,6 +97,7 @@ def like(tensor: Tensor) -> Tensor:
     return Tensor(tensor.shape, tensor.dtype)
 
 
+_TENSORS = msgspec.json.Decoder(tuple[tuple[int, ...], ...])
 _SHAPES = msgspec.json.Decoder(list[list[int | list[int]]])
 _NUMBERS = re.compile(r"-?\d{1,9}")
 _TYPES = msgspec.json.Decoder(list[str])
@@ -116,24 +118,24 @@ class BatchedMatmul:
     columns: int
 
 
-def shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
+def shapes_of(text: str) -> tuple[Shape, ...]:
     """Shapes of each argument; () for scalars, lists of tensors and text that is damaged."""
     try:
-        arguments = _SHAPES.decode(text)
-    except (msgspec.MsgspecError, ValueError):  # ValueError: text that is no UTF-8
-        return ()
-    return tuple(
-        tuple(size for size in sizes if isinstance(size, int)) if not any(isinstance(s, list) for s in sizes) else ()
-        for sizes in arguments
-    )
+        return _TENSORS.decode(text)
+    except (msgspec.MsgspecError, ValueError):  # a list of tensors is among them, or it is damaged
+        return tuple(() if list in map(type, sizes) else cast(Shape, tuple(sizes)) for sizes in _with_lists(text))
 
 
-def list_shapes_of(text: str) -> tuple[tuple[int, ...], ...]:
-    """Of the tensors in the first argument, if that is a list; () where it is not, or is too long to be recorded."""
+def _with_lists(text: str) -> list[list[int | list[int]]]:
     try:
-        first = next(iter(_SHAPES.decode(text)), [])
-    except (msgspec.MsgspecError, ValueError):
-        return ()
+        return _SHAPES.decode(text)
+    except (msgspec.MsgspecError, ValueError):  # ValueError: text that is no UTF-8
+        return []
+
+
+def list_shapes_of(text: str) -> tuple[Shape, ...]:
+    """Of the tensors in the first argument, if that is a list; () where it is not, or is too long to be recorded."""
+    first = next(iter(_with_lists(text)), [])
     return tuple(tuple(sizes) for sizes in first if isinstance(sizes, list))
 
 

@@ -1,7 +1,7 @@
 """Why requests wait: each cause that the records of an engine show, with its share of a latency."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from redline.serving.recording import UNKNOWN_NS, BatchRows, ServingRecording
 from redline.serving.request_ledger import SLOWEST, Latency, LatencySplit, RequestAccount, RequestLedger, slowest
 from redline.serving.step_ledger import StepAccount
 from redline.timeline.table import I64, Column
+from redline.values import dataclass
 
 ENGINE_ACCOUNTS = (
     RequestAccount.SCHEDULE,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +24,7 @@ from redline.serving.request_ledger import (
 )
 from redline.serving.step_ledger import StepAccount
 from redline.timeline.table import I64, Column
+from redline.values import dataclass
 
 _NS_PER_S = 1_000_000_000
 _Seconds = Annotated[float, Meta(ge=0, le=1e6)]

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +24,7 @@ from redline.serving.recording import (
 )
 from redline.storage import below
 from redline.timeline.table import I64
+from redline.values import dataclass
 
 _Name = Annotated[str, Meta(max_length=1_000)]
 _Count = Annotated[int, Meta(ge=0, le=10**15)]

@@ -1,9 +1,9 @@
 """What was recorded of a serving engine: its steps, the requests in them, and when tokens were ready, as columns."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from redline.timeline.table import I64, Column
+from redline.values import dataclass
 
 UNKNOWN_NS = -1  # of a moment that was not recorded
 

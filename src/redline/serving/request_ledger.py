@@ -1,7 +1,6 @@
 """The ledger of requests: every nanosecond from the arrival of a request to its last token, in one account."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 from redline.serving.recording import UNKNOWN_NS, BatchRows, ServingRecording
 from redline.serving.step_ledger import StepAccount, StepLedger, step_ledger
 from redline.timeline.table import I64, Column
+from redline.values import dataclass
 
 
 class RequestAccount(IntEnum):

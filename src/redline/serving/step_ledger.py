@@ -1,6 +1,5 @@
 """The ledger of an engine's steps: every nanosecond from the end of a step to the end of the next, in one account."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy.typing as npt
 
 from redline.serving.recording import UNKNOWN_NS, ServingRecording
 from redline.timeline.table import I64, Column
+from redline.values import dataclass
 
 
 class StepAccount(IntEnum):

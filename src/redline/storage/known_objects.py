@@ -3,9 +3,8 @@
 Everything is by the public text of a URL. Access is never part of a path, so it cannot get into a report.
 """
 
-from dataclasses import dataclass
-
 from redline.errors import UsageError
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

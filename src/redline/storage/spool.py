@@ -8,10 +8,10 @@ import tempfile
 import threading
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from redline.storage.known_objects import ObjectState
+from redline.values import dataclass
 
 KEPT_BYTES = 256_000_000  # per process, or one larger object
 _PREFIX = "redline-spool-"

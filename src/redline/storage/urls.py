@@ -1,12 +1,12 @@
 """URLs taken apart: what may be shown of them, and what gives access, which is kept beside and never shown."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from redline.artifacts.masking import masked
 from redline.errors import UsageError
+from redline.values import dataclass
 
 _PARTS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<authority>[^/]*)(?P<rest>.*)", re.DOTALL)
 _WITH_QUERIES = ("http", "https")  # elsewhere a question mark is a letter of a key, or of a pattern

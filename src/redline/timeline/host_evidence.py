@@ -4,17 +4,17 @@ Every part may be missing, and is empty then: traces of other tools have none of
 of the timeline that they belong to.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
 import numpy as np
 
 from redline.timeline.table import I32, I64, Column, Table, column
+from redline.values import dataclass
 
 _FAR_NS = 2**62  # numbers below can be added
 
 
-@dataclass(frozen=True, kw_only=True)
 class StepCounters(Table):
     """What the training thread and its process used, per captured step."""
 
@@ -53,7 +53,6 @@ class MachineShare:
     ranks: int | None = None  # of the job on this machine
 
 
-@dataclass(frozen=True, kw_only=True)
 class Collections(Table):
     """Runs of Python's garbage collector."""
 
@@ -63,7 +62,6 @@ class Collections(Table):
     collected: Column = column(np.int64)  # objects
 
 
-@dataclass(frozen=True, kw_only=True)
 class StackSamples(Table):
     """When the stack of the training thread was to be read, how much later it was, and the stack."""
 
@@ -72,7 +70,6 @@ class StackSamples(Table):
     stack: I32 = column(np.int32)  # of the stacks
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelCallTable(Table):
     """Outermost calls of modules, in inference."""
 
@@ -119,7 +116,6 @@ class HeldKind(IntEnum):
     BUCKET = 4  # of DDP: gradients are copied into it to be reduced
 
 
-@dataclass(frozen=True, kw_only=True)
 class HeldTable(Table):
     """Storages that were held at a moment, each once."""
 

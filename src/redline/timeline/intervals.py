@@ -3,10 +3,10 @@
 Times are int64 arrays of nanoseconds. They and their differences must fit in 63 bits, as every date before 2262 does.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
+
+from redline.values import dataclass
 
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -70,18 +70,26 @@ class Intervals:
             return Intervals.empty()
         other = other.clip(int(self.start[0]), int(self.end[-1]))  # of many, few may matter
         points = distinct_times(self.start, self.end, other.start, other.end)
-        return _where(points, self.contains(points) & other.contains(points))
+        return _where(points, self._covers(points) & other._covers(points))
 
     def __sub__(self, other: "Intervals") -> "Intervals":
         if not len(self) or not len(other):
             return self
         other = other.clip(int(self.start[0]), int(self.end[-1]))
         points = distinct_times(self.start, self.end, other.start, other.end)
-        return _where(points, self.contains(points) & ~other.contains(points))
+        return _where(points, self._covers(points) & ~other._covers(points))
 
     def contains(self, points: Times) -> Mask:
         """Whether each point is covered."""
         covered: Mask = self.start.searchsorted(points, side="right") > self.end.searchsorted(points, side="right")
+        return covered
+
+    def _covers(self, points: Times) -> Mask:
+        """Whether each of these points, which are sorted and hold all borders, is covered."""
+        changes = np.zeros(points.shape, np.bool_)
+        changes[points.searchsorted(self.start)] = True
+        changes[points.searchsorted(self.end)] = True
+        covered: Mask = np.logical_xor.accumulate(changes)
         return covered
 
     def clip(self, lo: int, hi: int) -> "Intervals":
@@ -107,14 +115,21 @@ class Intervals:
         return before[: len(ends)] - before[len(ends) :]
 
     def _covered_before(self, points: Times) -> Times:
-        if not len(self):
+        if not len(self) or not len(points):
             return np.zeros(points.shape, np.int64)
-        lengths = np.cumsum(self.end - self.start)
         begun = self.start.searchsorted(points, side="right")
-        last = np.maximum(begun - 1, 0)
+        lengths = np.append(0, np.cumsum(self.end - self.start))
+        ends = np.append(points.min(), self.end)  # before the first interval, none goes on
         # The last interval begun counts only up to the point.
-        beyond = np.maximum(self.end[last] - points, 0)
-        return np.where(begun > 0, lengths[last] - beyond, 0)
+        covered: Times = lengths[begun] - np.maximum(ends[begun] - points, 0)
+        return covered
+
+    def meets(self, starts: Times, ends: Times) -> Mask:
+        """Which windows share time with it: those with which it overlaps, for less than it costs to say how far."""
+        starts, ends = _checked(starts, ends)
+        begun, ended = self.start.searchsorted(ends, side="left"), self.end.searchsorted(starts, side="right")
+        meeting: Mask = (begun > ended) & (ends > starts)
+        return meeting
 
     def self_check(self) -> None:
         """Raise AssertionError where an invariant does not hold."""

@@ -102,6 +102,8 @@ def nearest_of(chosen: npt.NDArray[np.bool_], parent: Column, rows: Column) -> I
     All climb at once, from parent to parent. Each time that has cost as much as looking at every span once, the
     jumps are made twice as long, so depth costs its logarithm.
     """
+    if not chosen.any():
+        return np.full(len(rows), _NONE, np.int64)
     jump = np.append(np.where(chosen, np.arange(len(parent), dtype=np.int32), parent), _NONE)
     at = rows.astype(np.int64)
     climbing = np.arange(len(at))

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, StrEnum
 
 from redline.artifacts.masking import masked
 from redline.timeline.table import encodable
+from redline.values import dataclass
 
 
 class Effect(StrEnum):

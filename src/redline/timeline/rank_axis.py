@@ -4,13 +4,13 @@ An operation on a few hundred intervals costs what calling NumPy costs. Of a job
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
+from redline.values import dataclass
 
 AT_ONCE = 256  # ranks: enough that calls no longer count, and few enough that memory does not
 

@@ -1,8 +1,8 @@
 """Column tables: frozen dataclasses whose fields are arrays of one length."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from dataclasses import Field, FrozenInstanceError, dataclass, field, fields
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -51,9 +51,25 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(column,))
 class Table:
-    """Arrays of one length, one per field."""
+    """Arrays of one length, one per field; a class that inherits it needs no decorator.
+
+    Methods that dataclasses would write for each of many tables are written once: every command loads most of them.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(init=False, repr=False, eq=False)(cls)
+
+    def __init__(self, **columns: Column) -> None:
+        if columns.keys() != self.__dataclass_fields__.keys():
+            raise TypeError(f"{type(self).__name__} has other columns than {', '.join(columns)}")
+        vars(self).update(columns)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def __len__(self) -> int:
         first: Column = getattr(self, next(iter(self.__dataclass_fields__)))

@@ -6,7 +6,7 @@ Times are integer nanoseconds since `zero_ns`; strings are indices into `texts`;
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from functools import cached_property
 
@@ -15,6 +15,7 @@ import numpy as np
 from redline.timeline.host_evidence import HostEvidence
 from redline.timeline.problems import Problem
 from redline.timeline.table import I32, I64, Column, Table, column, grouped
+from redline.values import dataclass
 
 NONE = -1
 UNSTATED_CHANGES = "changes that its file does not state"
@@ -81,7 +82,6 @@ class Lane:
         return self.device != NONE
 
 
-@dataclass(frozen=True, kw_only=True)
 class Spans(Table):
     """All timed things."""
 
@@ -97,11 +97,17 @@ class Spans(Table):
         return self.start_ns + self.dur_ns
 
     def rows_of(self, *kinds: Kind) -> I64:
-        """Row numbers of these kinds, in time order."""
-        return np.flatnonzero(np.isin(self.kind, np.array(kinds, np.uint8)))
+        """Row numbers of these kinds, in time order; to be read only, as they are kept for who asks next."""
+        if kinds not in self._rows_of:
+            self._rows_of[kinds] = np.flatnonzero(np.isin(self.kind, np.array(kinds, np.uint8)))
+            self._rows_of[kinds].setflags(write=False)
+        return self._rows_of[kinds]
+
+    @cached_property
+    def _rows_of(self) -> dict[tuple[Kind, ...], I64]:
+        return {}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Operators(Table):
     """What the profiler knows of operators and annotations beyond their time."""
 
@@ -119,7 +125,6 @@ class Operators(Table):
     forward: I32 = column(np.int32, "spans")  # row of the forward operator that this backward operator belongs to
 
 
-@dataclass(frozen=True, kw_only=True)
 class RuntimeCalls(Table):
     """Runtime and driver calls."""
 
@@ -128,7 +133,6 @@ class RuntimeCalls(Table):
     external_id: Column = column(np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DeviceWork(Table):
     """Kernels, copies, sets and waits of a device, and what on the host they belong to."""
 
@@ -144,7 +148,6 @@ class DeviceWork(Table):
     annotation: I32 = column(np.int32, "spans")  # row of the innermost annotation around that call
 
 
-@dataclass(frozen=True, kw_only=True)
 class RecordedWaits(Table):
     """Waits as the device recorded them, where the profiler was asked for them; none otherwise.
 
@@ -159,7 +162,6 @@ class RecordedWaits(Table):
     record: I32 = column(np.int32, "spans")  # row of that call
 
 
-@dataclass(frozen=True, kw_only=True)
 class EventRecords(Table):
     """Calls that recorded an event on a stream, where the trace tells on which."""
 
@@ -169,7 +171,6 @@ class EventRecords(Table):
     reached: I32 = column(np.int32, "spans")  # when the device came to it, where that was recorded
 
 
-@dataclass(frozen=True, kw_only=True)
 class Communications(Table):
     """Spans that move data between ranks, with the profiler's metadata where it wrote any."""
 
@@ -187,7 +188,6 @@ class Communications(Table):
     described: Column = column(np.uint8)  # 1: from metadata, 0: known by its kernel's name only
 
 
-@dataclass(frozen=True, kw_only=True)
 class PythonCalls(Table):
     """Call-stack ids of Python spans, as the profiler gave them."""
 
@@ -197,7 +197,6 @@ class PythonCalls(Table):
     module_id: Column = column(np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
 class MemoryMarks(Table):
     """Allocator events: instants with the bytes allocated (or freed, negative) and the totals after."""
 
@@ -210,7 +209,6 @@ class MemoryMarks(Table):
     address: I64 = column(np.int64)  # of the block; traces before torch 1.12 do not tell
 
 
-@dataclass(frozen=True, kw_only=True)
 class StepWindows(Table):
     """Step windows of a rank, in time order, never overlapping."""
 

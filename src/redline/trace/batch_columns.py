@@ -5,7 +5,6 @@ would have got, in the order of the file.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from redline.timeline.timeline import NONE, Spans
 from redline.trace.column_builder import LaneKey
 from redline.trace.columns import Collector
 from redline.trace.times import Decoded
+from redline.values import dataclass
 
 _UNMET = -2
 _TEXTS = frozenset(

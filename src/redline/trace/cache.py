@@ -4,7 +4,7 @@ import hashlib
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from redline.timeline.timeline import Timeline
 from redline.trace import entries, store
 from redline.trace.entries import Entry
 from redline.trace.reader import ReadOptions, ReadResult, read_file, refuse_damage, with_steps
+from redline.values import dataclass
 
 ENVIRONMENT = "REDLINE_CACHE"  # a folder, or "off"
 OFF = "off"

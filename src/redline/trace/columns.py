@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -38,6 +37,7 @@ from redline.trace.column_builder import (
 )
 from redline.trace.schema import AnyEvent, Args
 from redline.trace.times import NO_TIME, Decoded
+from redline.values import dataclass
 
 _ON_DEVICE = frozenset({Kind.KERNEL, Kind.COPY, Kind.SET, Kind.SYNC, Kind.DEVICE_ANNOTATION})
 _WORK_OF_DEVICE = frozenset({Kind.KERNEL, Kind.COPY, Kind.SET, Kind.SYNC})
@@ -46,7 +46,6 @@ _NO_STREAM = 2**31 - 1
 _NO_ARGS = Args()
 
 
-@dataclass(frozen=True, kw_only=True)
 class Descriptions(Table):
     """The profiler's metadata of collectives, as it sits on operators and kernels."""
 
@@ -64,7 +63,6 @@ class Descriptions(Table):
     rank: I64 = column(np.int64)  # of the process, within the group
 
 
-@dataclass(frozen=True, kw_only=True)
 class Flows(Table):
     """Ends of arrows from forward to backward operators."""
 
@@ -74,7 +72,6 @@ class Flows(Table):
     is_start: Column = column(np.uint8)
 
 
-@dataclass(frozen=True, kw_only=True)
 class UnknownSpans(Table):
     """Spans of categories that are not known, or of none, until it is told whether a device did them."""
 

@@ -10,7 +10,7 @@ the host's. Two examples:
   nothing tells. It is not used, and where no other device is there, the trace is not called a job on CPUs.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from redline.timeline.table import I64, encodable, grouped, numbers_in
 from redline.timeline.timeline import BUSY_KINDS, CALL_KINDS, NONE, Device, DeviceWork, Kind, Metadata, Timeline
 from redline.trace import schema
 from redline.trace.columns import RawColumns, UnknownSpans
+from redline.values import dataclass
 
 _MOST_DEVICES = 256
 _WORK_OF_HOST = (Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)

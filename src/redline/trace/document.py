@@ -5,7 +5,6 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from redline.errors import InputError, NotATraceError, OtherKindError, RefusedInputError
@@ -14,6 +13,7 @@ from redline.trace.inflate import PIECE_BYTES, Readable, TraceContent
 from redline.trace.other_formats import what_it_is
 from redline.trace.repair import double_backslashes
 from redline.trace.schema import EVENTS_NAME, FIRST_KEYS, METADATA_KEYS
+from redline.values import dataclass
 
 HEAD_LIMIT_BYTES = 32 << 20  # of metadata before the first event; group lists of large jobs take megabytes
 DEPTH_LIMIT = 1000

@@ -13,7 +13,6 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ from isal import isal_zlib
 from redline.artifacts import Envelope, check_envelope
 from redline.errors import InputError
 from redline.trace.inflate import Limits
+from redline.values import dataclass
 
 LIMIT_BYTES = 4_000_000_000
 LEFT_BEHIND_S = 3600  # nobody writes one entry for so long: whoever began it was killed

@@ -3,7 +3,6 @@
 import os
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import IO, Protocol, cast
@@ -15,6 +14,7 @@ from redline.artifacts import open_ordinary
 from redline.errors import InputError, NotATraceError, RefusedInputError
 from redline.timeline.problems import ProblemLog, Reason
 from redline.units import format_bytes
+from redline.values import dataclass
 
 PIECE_BYTES = 1 << 20
 FEED_BYTES = 64 << 10  # of compressed data at a time: what a broken spot may cost

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from redline.timeline.timeline import (
 from redline.trace import schema
 from redline.trace.columns import Descriptions, RawColumns
 from redline.trace.sanity import scattered
+from redline.values import dataclass
 
 _DESCRIBED_WITHIN = 4  # levels from a launch up to the operator that describes its collective
 

@@ -1,6 +1,5 @@
 """A memory timeline that torch exported (`export_memory_timeline` to raw.json.gz): changes of bytes by category."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,7 +16,6 @@ CATEGORIES = ("parameter", "optimizer state", "input", "temporary", "activation"
 """As torch numbers them."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class MemoryChanges(Table):
     """In the order of time; what was there before the recording comes first."""
 

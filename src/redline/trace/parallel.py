@@ -14,7 +14,6 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import cast
 
 from redline.errors import InputError
@@ -23,6 +22,7 @@ from redline.trace.columns import RawColumns
 from redline.trace.decode import Decoder
 from redline.trace.decode_worker import PLACE_BYTES, PLACES, READY, REPLY, REQUEST, TEXT_BYTES, packed_if_sound
 from redline.trace.document import ChunkBoundary, EventChunk, TraceDocument
+from redline.values import dataclass
 
 _MOST_UNSOUND = 3  # batches: more, and going back costs more than the processes save
 _AHEAD = 3  # batches for each process, between the first that is not merged and the last that was read

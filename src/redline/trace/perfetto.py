@@ -7,7 +7,6 @@ regions that cross Python calls) go to a further track of their lane.
 import heapq
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -26,6 +25,7 @@ from redline.timeline.timeline import NONE, Kind, Timeline, TimelineOrigin
 from redline.trace import schema
 from redline.trace.metadata import written_metadata, written_rank_metadata
 from redline.trace.schema import ABSENT, Args, Arrow, Event, Naming
+from redline.values import dataclass
 
 PIDS_PER_RANK = 1000  # the first for the host, then one for each device
 TIDS_PER_RANK = 100_000

@@ -161,7 +161,7 @@ def _rows_between(table: TableType, first: int, end: int) -> TableType:
     """What a side table has of these spans, as a table of theirs alone."""
     row = table.columns()["row"]
     part = table.take(slice(*np.searchsorted(row, (first, end)).tolist()))
-    return replace(part, row=part.columns()["row"] - np.int32(first))  # type: ignore[call-arg]  # all have it
+    return replace(part, row=part.columns()["row"] - np.int32(first))  # all have it
 
 
 def _with_own_lanes(part: RawColumns) -> RawColumns:

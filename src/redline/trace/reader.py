@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +38,7 @@ from redline.trace.parallel import Worker, collected, workers
 from redline.trace.processes import by_process, named_rank
 from redline.trace.sanity import note_contradictions, sane
 from redline.trace.steps import find_steps
+from redline.values import dataclass
 
 Result = TypeVar("Result")
 _LARGE_BYTES = 40_000_000  # of text

@@ -51,7 +51,7 @@ def _moved(table: TableType, place: I32, *, in_place: bool) -> TableType:
     row = place[table.columns()["row"]]
     order = np.argsort(row, kind="stable")
     order = order[np.searchsorted(row[order], 0) :]
-    return replace(_permuted(table, order, in_place=in_place), row=row[order])  # type: ignore[call-arg]  # all have it
+    return replace(_permuted(table, order, in_place=in_place), row=row[order])  # all have it
 
 
 def _permuted(table: TableType, rows: I64, *, in_place: bool) -> TableType:

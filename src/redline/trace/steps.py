@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from redline.errors import UsageError
 from redline.timeline.table import I64, Column, numbers_in
 from redline.timeline.timeline import NONE, Kind, Spans, StepWindows
 from redline.trace import schema
+from redline.values import dataclass
 
 ENGINE_ANCHOR = "steps of the serving engine"
 IN_SEQUENCE = ("a repeating sequence", "no mark")  # anchors that are no marks of the host begin so

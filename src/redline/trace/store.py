@@ -5,7 +5,7 @@ Layout: length of the header, header (JSON, zstd), then each column (little-endi
 
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from redline.trace import schema
 from redline.trace.entries import most_inflated_bytes
 from redline.trace.host_evidence import as_record, evidence_of
 from redline.trace.rank_claim import LARGEST_JOB, is_rank
+from redline.values import dataclass
 
 KIND = "timelines"
 SCHEMA_VERSION = 6  # 6: unused spans; 5: waits and numbers of collectives; 4: addresses of memory

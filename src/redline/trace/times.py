@@ -1,7 +1,6 @@
 """Times of events in whole nanoseconds, exact however they were written."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
@@ -9,6 +8,7 @@ import numpy as np
 from redline.timeline.problems import ProblemLog, Reason
 from redline.timeline.table import I64
 from redline.trace.schema import AnyEvent, Event, ExactEvent, has_large_fraction
+from redline.values import dataclass
 
 NO_TIME = int(np.iinfo(np.int64).min)
 _LARGEST_NS = 2**62 // 1000 * 1000  # times beyond are held here, so that no sum or difference leaves 64 bits

@@ -104,6 +104,13 @@ def test_overlap_with_counts_each_window(spans: list[tuple[int, int]], windows: 
     assert covered.tolist() == [len(instants(spans) & instants([window])) for window in windows]
 
 
+@exact
+@given(pair_lists, pair_lists)
+def test_meets_windows_with_which_it_shares_time(spans: list[tuple[int, int]], windows: list[tuple[int, int]]) -> None:
+    expected = [bool(instants(spans) & instants([window])) for window in windows]
+    assert built(spans).meets(*columns(windows)).tolist() == expected
+
+
 def test_touching_intervals_become_one() -> None:
     assert len(built([(3, 5), (0, 3)])) == 1
 

@@ -1,6 +1,6 @@
 """A table is columns of one length."""
 
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ import pytest
 from redline.timeline.table import I64, Column, Table, column
 
 
-@dataclass(frozen=True, kw_only=True)
 class Fruit(Table):
     """A table of two columns."""
 
@@ -27,6 +26,18 @@ def test_the_length_is_that_of_its_columns() -> None:
 def test_an_empty_table_has_the_declared_types() -> None:
     assert Fruit.layout() == {"weight": np.dtype(np.int64), "colour": np.dtype(np.uint8)}
     assert {name: array.dtype for name, array in Fruit.empty().columns().items()} == Fruit.layout()
+
+
+def test_a_table_has_all_its_columns_and_no_others() -> None:
+    for columns in ({"weight": FRUIT.weight}, {**FRUIT.columns(), "taste": FRUIT.weight}):
+        with pytest.raises(TypeError, match="Fruit has other columns than weight"):
+            Fruit(**columns)
+
+
+def test_a_table_is_not_changed_but_replaced() -> None:
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'weight'"):
+        FRUIT.weight = FRUIT.weight  # type: ignore[misc]
+    assert replace(FRUIT, weight=np.array([1, 2, 3])).weight.tolist() == [1, 2, 3]
 
 
 def test_rows_are_taken_in_the_order_asked_for() -> None:

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
@@ -23,6 +22,7 @@ from redline.ledger.rank.rank_analysis import LATENCY_NS
 from redline.numerics import Numerics
 from redline.timeline.intervals import Intervals
 from redline.trace.schema import ENDS_TOGETHER
+from redline.values import dataclass
 
 LARGE_BYTES = 4_000_000  # a smaller one is mostly latency
 LINK_LATENCY_NS = 100_000  # of a collective among few ranks, at most

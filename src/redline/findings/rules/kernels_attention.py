@@ -1,7 +1,6 @@
 """Attention whose scores go through memory."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -20,6 +19,7 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 Scores = tuple[int, int, int]  # of all heads, queries, keys
 UNKNOWN: Scores = (0, 0, 0)

@@ -12,26 +12,25 @@ from redline.findings.evidence import Grade
 from redline.findings.exposed import last_part
 from redline.findings.fixes import is_training
 from redline.findings.operator_cost import (
+    argument_shapes,
     argument_texts,
     backward_of,
     cost_of,
     operators_in_steps,
     outermost,
-    shapes_at,
 )
 from redline.findings.rule import ClaimOrder, RuleMatch, rule, says
 from redline.ledger.rank.activity import Mask
 from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.arguments import Shape
 from redline.roofline.sizes import list_shapes_of, product_of, shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
-
-Shape = tuple[int, ...]
 
 
 @rule("RL-C14", ClaimOrder.AVOIDABLE_KERNELS, Numerics.BITWISE, Grade.DOCUMENTED, least_share=0.05)
@@ -50,7 +49,7 @@ def unused_gradients(analysis: RankAnalysis) -> RuleMatch | None:
     updated = _updated(analysis, rows) if len(stored) else Counter()
     if not updated:
         return None
-    shape_of = [next(iter(shapes), ()) for shapes in shapes_at(timeline, stored)]
+    shape_of = [next(iter(shapes), ()) for shapes in argument_shapes(timeline, stored)]
     number = np.searchsorted(analysis.passes.backward.start, spans.start_ns[stored], side="right") - 1
     unused = _unused(shape_of, number.tolist(), updated)
     if not unused.any():
@@ -158,17 +157,13 @@ def _sparse_tables(analysis: RankAnalysis, rows: I64) -> dict[Shape, int]:
     """Shapes of tables of which a call looks up few rows, and how many at most."""
     timeline = analysis.timeline
     tables: dict[Shape, int] = {}
-    for row in outermost(analysis, rows[matching(timeline, rows, schema.is_embedding)]).tolist():
-        shapes = _shapes(analysis, row)
+    lookups = outermost(analysis, rows[matching(timeline, rows, schema.is_embedding)])
+    for shapes in argument_shapes(timeline, lookups):
         if len(shapes) > 1 and len(shapes[0]) == 2:
             tables[shapes[0]] = max(tables.get(shapes[0], 0), prod(shapes[1]))
-    layers = rows[matching(timeline, rows, schema.is_linear)].tolist()
-    weights = {shapes[1] for row in layers if len(shapes := _shapes(analysis, row)) > 1}
+    layers = rows[matching(timeline, rows, schema.is_linear)]
+    weights = {shapes[1] for shapes in argument_shapes(timeline, layers) if len(shapes) > 1}
     return {shape: found for shape, found in tables.items() if found <= FEW * shape[0] and shape not in weights}
-
-
-def _shapes(analysis: RankAnalysis, row: int) -> tuple[Shape, ...]:
-    return shapes_at(analysis.timeline, np.array([row]))[0]
 
 
 def _whole_nodes(analysis: RankAnalysis, gradients: I64) -> I64:
@@ -232,11 +227,13 @@ def _layers(analysis: RankAnalysis) -> list[tuple[int, int, I64]]:
     timeline = analysis.timeline
     rows = operators_in_steps(analysis)
     rows = outermost(analysis, rows[analysis.passes.at(timeline.spans.start_ns[rows]) == 0])
-    shapes = shapes_at(timeline, rows)
+    softmax = np.flatnonzero(matching(timeline, rows, schema.is_softmax_call))
+    if not any(map(_are_of_gate, argument_shapes(timeline, rows[softmax]))):
+        return []
+    shapes = argument_shapes(timeline, rows)
     choosing = matching(timeline, rows, schema.is_choice).tolist()
     is_linear = matching(timeline, rows, schema.is_linear).tolist()
-    softmax = np.flatnonzero(matching(timeline, rows, schema.is_softmax_call)).tolist()
-    gates = [place for place in softmax if _is_gate(place, shapes, choosing)]
+    gates = [place for place in softmax.tolist() if _is_gate(place, shapes, choosing)]
     layers = []
     for gate, following in pairwise([*gates, len(rows)]):
         tokens, experts = shapes[gate][0][-2:]
@@ -253,10 +250,13 @@ def _layers(analysis: RankAnalysis) -> list[tuple[int, int, I64]]:
 
 def _is_gate(place: int, shapes: list[tuple[Shape, ...]], choosing: list[bool]) -> bool:
     """The largest of the results of this softmax is chosen soon."""
-    scores = shapes[place][0] if shapes[place] else ()
     near = range(place + 1, min(place + 1 + NEAR, len(shapes)))
-    is_small = len(scores) == 2 and 1 < scores[1] < scores[0]
-    return is_small and any(choosing[later] and scores in shapes[later] for later in near)
+    return _are_of_gate(shapes[place]) and any(choosing[later] and shapes[place][0] in shapes[later] for later in near)
+
+
+def _are_of_gate(shapes: tuple[Shape, ...]) -> bool:
+    """Whether the scores of a softmax are those of a few experts for many tokens."""
+    return bool(shapes) and len(shapes[0]) == 2 and 1 < shapes[0][1] < shapes[0][0]
 
 
 def _rows(shapes: tuple[Shape, ...]) -> int:
@@ -294,28 +294,18 @@ def _after_convolutions(analysis: RankAnalysis) -> I64:
         return rows[:0]
     is_norm = matching(timeline, rows, lambda name: name == NORM)
     is_convolution = matching(timeline, rows, schema.is_convolution)
-    follows = np.append(False, is_norm[1:] & is_convolution[:-1] & _fit(timeline, rows))
-    norms: I64 = rows[follows]
+    convolutions = np.flatnonzero(is_norm[1:] & is_convolution[:-1])
+    norms = rows[convolutions + 1]
+    before, after = (argument_shapes(timeline, calls) for calls in (rows[convolutions], norms))
+    norms = norms[np.array(list(map(_fits, before, after)), bool)]
     constant: I64 = norms[_are_constant(timeline, norms)]
     return constant
 
 
-def _fit(timeline: Timeline, rows: I64) -> Mask:
-    """The input of each call but the first can be the result of a convolution by the call before it."""
-    texts, _, _ = argument_texts(timeline, rows)
-    distinct, which = np.unique(texts, return_inverse=True)
-    shapes = [shapes_of(timeline.text(text)) for text in distinct.tolist()]
-    results = [_result(of_call) for of_call in shapes]
-    inputs = [of_call[0][:2] if of_call else () for of_call in shapes]
-    pairs = zip(which[:-1].tolist(), which[1:].tolist(), strict=True)
-    fits: Mask = np.array([bool(results[before]) and results[before] == inputs[after] for before, after in pairs], bool)
-    return fits
-
-
-def _result(shapes: tuple[Shape, ...]) -> Shape:
-    """Batch and channels that a convolution of these arguments makes."""
-    known = len(shapes) > 1 and len(shapes[0]) == len(shapes[1]) > 2
-    return (shapes[0][0], shapes[1][0]) if known else ()
+def _fits(convolution: tuple[Shape, ...], norm: tuple[Shape, ...]) -> bool:
+    """Whether the input of the norm has the batch and channels that a convolution of these arguments makes."""
+    known = len(convolution) > 1 and len(convolution[0]) == len(convolution[1]) > 2
+    return known and bool(norm) and norm[0][:2] == (convolution[0][0], convolution[1][0])
 
 
 def _are_constant(timeline: Timeline, norms: I64) -> Mask:

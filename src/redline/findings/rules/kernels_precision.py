@@ -4,7 +4,15 @@ import numpy as np
 
 from redline.findings.callers import caller_of, site_of
 from redline.findings.evidence import Grade
-from redline.findings.operator_cost import are_inside, backward_of, cost_of, marked, read_again, where_arguments
+from redline.findings.operator_cost import (
+    are_inside,
+    argument_texts,
+    backward_of,
+    cost_of,
+    marked,
+    read_again,
+    where_arguments,
+)
 from redline.findings.rule import ClaimOrder, RuleMatch, adds, ratio, rule, says
 from redline.findings.savings import PRODUCTS, in_families, of_calls, savings
 from redline.findings.tensor_copies import type_round_trips
@@ -45,8 +53,10 @@ def fp64(analysis: RankAnalysis) -> RuleMatch | None:
         Kind.OPERATOR
     )  # not what is compiled: one double among its inputs says little
     rows = rows[matching(analysis.timeline, rows, schema.is_library_operator)]
-    wide = rows[
-        where_arguments(analysis.timeline, rows, lambda shapes, types, _: has_tensor_of(_DOUBLE, shapes, types))
+    named = np.array([_DOUBLE in text for text in analysis.timeline.texts] + [False])  # NONE is the last one
+    doubles = rows[named[argument_texts(analysis.timeline, rows)[1]]]
+    wide = doubles[
+        where_arguments(analysis.timeline, doubles, lambda shapes, types, _: has_tensor_of(_DOUBLE, shapes, types))
     ]
     if not len(wide):
         return None

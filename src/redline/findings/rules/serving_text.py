@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -17,16 +16,18 @@ from redline.findings.model_calls import (
     steady_growth,
     steps_of_calls,
 )
-from redline.findings.operator_cost import argument_texts, cost_of, operators_in_steps, outermost, shapes_at
+from redline.findings.operator_cost import argument_shapes, argument_texts, cost_of, operators_in_steps, outermost
 from redline.findings.rule import ClaimOrder, RuleMatch, rule, says
 from redline.ledger.rank.disjoint_work import Owned
 from redline.ledger.rank.name_matching import matching
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.numerics import Numerics
+from redline.roofline.arguments import Shape
 from redline.roofline.sizes import list_shapes_of
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.trace import schema
+from redline.values import dataclass
 
 LEAST_CALLS = 3  # of a growing model: two lengths in a row may be chance
 LEAST_TOKENS = 4  # in the shortest of them: the first tokens of a text are few in any case
@@ -113,7 +114,6 @@ def _lengths(text: str) -> tuple[int, int]:
 
 
 WIDE = 4  # times as many logits as inputs: the head of a language model, and no layer inside it
-Shape = tuple[int, ...]
 
 
 @rule("RL-C21", ClaimOrder.MEMORY_TRAFFIC, Numerics.REASSOCIATION, Grade.DOCUMENTED, least_share=0.03)
@@ -142,12 +142,14 @@ def logits_of_all_positions(analysis: RankAnalysis) -> RuleMatch | None:
 def _heads(analysis: RankAnalysis) -> dict[int, Shape]:
     """Products whose result nothing reads but one selection of positions, with the shape of their results."""
     rows = outermost(analysis, operators_in_steps(analysis))
-    shapes = shapes_at(analysis.timeline, rows)
+    products = np.flatnonzero(matching(analysis.timeline, rows, schema.is_linear))
+    results = list(map(_result, argument_shapes(analysis.timeline, rows[products])))
+    if not any(results):
+        return {}
+    shapes = argument_shapes(analysis.timeline, rows)
     is_selection = matching(analysis.timeline, rows, schema.is_selection).tolist()
-    products = np.flatnonzero(matching(analysis.timeline, rows, schema.is_linear)).tolist()
     heads: dict[int, Shape] = {}
-    for place, following in pairwise([*products, len(rows)]):
-        result = _result(shapes[place])
+    for (place, following), result in zip(pairwise([*products.tolist(), len(rows)]), results, strict=True):
         readers = [later for later in range(place + 1, following) if result and result in shapes[later]]
         if len(readers) == 1 and is_selection[readers[0]]:
             heads[int(rows[place])] = result
@@ -223,7 +225,7 @@ def _without_masked(analysis: RankAnalysis, calls: Sequence[MaskedCall]) -> Inte
     """The last part of operators that compute masked positions: attention between them grows with their square."""
     spans = analysis.timeline.spans
     rows = outermost(analysis, operators_in_steps(analysis))
-    shapes = shapes_at(analysis.timeline, rows)
+    shapes = argument_shapes(analysis.timeline, rows)
     time = Intervals.empty()
     for masked in calls:
         first, last = np.searchsorted(spans.start_ns[rows], [masked.call.start_ns, masked.call.end_ns]).tolist()

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeVar, get_args
 
 from redline.errors import InputError, UsageError
+from redline.values import dataclass
 
 Result_co = TypeVar("Result_co", covariant=True)
 ExecutorName = Literal["pool", "ray"]

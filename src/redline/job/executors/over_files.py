@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from redline.errors import InputError
 from redline.job.executors.executor import Executor, ExecutorChoice, WorkerDied, processes_for
 from redline.storage import ahead
+from redline.values import dataclass
 
 Result = TypeVar("Result")
 WORTH_BYTES = 8_000_000  # of compressed traces; less is read sooner than processes start

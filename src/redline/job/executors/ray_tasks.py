@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stdout, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -15,6 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 from redline import __version__
 from redline.errors import InputError, UsageError, first_line
 from redline.job.executors.executor import ExecutorChoice, WorkerDied, processes_for
+from redline.values import dataclass
 
 Result = TypeVar("Result")
 _INFLATES = 13  # times, a compressed trace

@@ -1,7 +1,6 @@
 """The collectives of a job matched between ranks: how large, how fast, how much of them exposed or waiting."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from redline.job.matched_collectives import MatchedCollectives, match_collective
 from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.exchanges import POINT_TO_POINT, NamedExchanges
 from redline.timeline.table import I64, Column, narrowed
+from redline.values import dataclass
 
 # Bytes that the busiest link carries, over the payload, for n ranks. Others (broadcast, reduce, point to point): 1.
 _TRAFFIC = {

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from operator import attrgetter
 from sys import intern
@@ -25,6 +25,7 @@ from redline.ledger.rank.kernel_table import KernelRow, merged
 from redline.ledger.rank.ledger import Amounts, Ledger
 from redline.ledger.rank.phases import KINDS
 from redline.timeline.intervals import Intervals
+from redline.values import dataclass
 
 if TYPE_CHECKING:
     from redline.ledger.job.job_memory import JobMemory

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from redline.ledger.rank.file_digests import Digester, RankKey, RankWork, Reopen
 from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.progress import Progress, silent
 from redline.timeline.timeline import NONE
+from redline.values import dataclass
 
 if TYPE_CHECKING:
     from redline.model.served_model import ServedModel

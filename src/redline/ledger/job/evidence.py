@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from heapq import nlargest
 from typing import Literal
 
@@ -14,6 +13,7 @@ from redline.ledger.job.combine import Diagnosis
 from redline.ledger.rank.host_activity import HostActivity
 from redline.ledger.rank.kernel_table import KernelRow
 from redline.ledger.rank.ledger import Amounts
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

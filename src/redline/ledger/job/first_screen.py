@@ -1,7 +1,6 @@
 """The first screen of a diagnosis, as numbers: steps, the way from the redline to the measured step, what is unseen."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
@@ -10,6 +9,7 @@ from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.lateness import LateRank
 from redline.ledger.rank.digest import Arithmetic, Digest
 from redline.timeline.problems import Reason
+from redline.values import dataclass
 
 _UNEVEN = 3  # times the median: an average over such steps is that of its longest
 _NOTABLE = 0.03  # of the window: less than this needs no remark

@@ -1,13 +1,14 @@
 """The memory of a job: every device of every rank at its peak, the fullest, what grows, and why."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from redline.errors import InputError
 from redline.ledger.memory.causes import MemoryCause, causes_of_fullest, fullest_device
 from redline.ledger.memory.device_memory import DeviceMemory
 from redline.ledger.memory.rank_memory import memory_of_rank
 from redline.ledger.rank.digest import Digest
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

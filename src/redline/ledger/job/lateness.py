@@ -1,7 +1,6 @@
 """Who arrives late at exchanges, how often, and why: what the late rank did more of than the others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
@@ -16,6 +15,7 @@ from redline.ledger.rank.exchanges import SPENT
 from redline.timeline.intervals import Mask
 from redline.timeline.table import I32, I64
 from redline.timeline.timeline import NONE
+from redline.values import dataclass
 
 Floats = npt.NDArray[np.float64]
 Pattern = Literal["fixed", "rotating", "first step only", "one step seen"]

@@ -3,7 +3,7 @@
 A moment is the number of an event: what holds once that event is done. -1 is before the history began.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from redline.trace.snapshot.snapshot import (
     SegmentTable,
     Snapshot,
 )
+from redline.values import dataclass
 
 I64 = NDArray[np.int64]
 BEFORE = -1  # born before the history began
@@ -25,7 +26,6 @@ _MOST_BYTES = 1 << 50  # of an allocation
 _ROUNDED_TO = 512  # what the allocator rounds a request up to
 
 
-@dataclass(frozen=True, kw_only=True)
 class AllocationTable(Table):
     """Blocks that were in use, each from the event of its birth to that of its death."""
 

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.allocations import BEFORE, MemoryHistory
 from redline.trace.snapshot.snapshot import NO_STACK, StackFrame
+from redline.values import dataclass
 
 I64 = NDArray[np.int64]
 ACCOUNTS = tuple(MemoryAccount)

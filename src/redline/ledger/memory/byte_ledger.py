@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.allocations import BEFORE, MemoryHistory
 from redline.ledger.memory.attribution import ACCOUNTS, AttributedMemory
 from redline.trace.snapshot.snapshot import NO_STACK, AllocatorAction
+from redline.values import dataclass
 
 I64 = NDArray[np.int64]
 

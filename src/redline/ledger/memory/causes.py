@@ -1,13 +1,14 @@
 """Why memory is full: each cause with the most bytes that mending it can save."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from statistics import median
 
 from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.device_memory import DeviceMemory
 from redline.ledger.rank.host_phases import Phase
 from redline.numerics import Numerics
+from redline.values import dataclass
 
 _OF_POSITIONS = (MemoryAccount.ACTIVATIONS, MemoryAccount.LOGITS, MemoryAccount.INPUTS)
 """Accounts that grow with the batch and its length; attention by hand with the square of the length."""

@@ -1,6 +1,6 @@
 """The memory of one device, from a snapshot or a trace: its peak, how it came there, and the request that failed."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from redline.errors import InputError
@@ -13,6 +13,7 @@ from redline.ledger.memory.out_of_memory import OutOfMemory, out_of_memory
 from redline.ledger.rank.host_phases import Phase
 from redline.timeline.problems import Problem
 from redline.trace.snapshot.read_snapshot import read_snapshot
+from redline.values import dataclass
 
 HOST = -1  # instead of the number of a device
 

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.allocations import AllocationTable
 from redline.ledger.memory.attribution import ACCOUNTS
+from redline.values import dataclass
 
 I64 = NDArray[np.int64]
 MOST_MOMENTS = 400

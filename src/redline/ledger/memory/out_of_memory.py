@@ -1,6 +1,5 @@
 """Why an allocation failed: what was asked for, what was free and of no use, and what would have fitted."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 
@@ -9,6 +8,7 @@ import numpy as np
 from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.attribution import ACCOUNTS, AttributedMemory
 from redline.ledger.memory.byte_ledger import ByteLedger, byte_ledger
+from redline.values import dataclass
 
 _PAGE_BYTES = 2 << 20  # what the driver gives, and what expandable segments are made of
 _OWN_SEGMENT_BYTES = 10 << 20  # a request from this size on gets a segment of its own

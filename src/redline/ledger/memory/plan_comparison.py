@@ -1,11 +1,11 @@
 """The memory that a plan predicts beside the peak that was measured, account by account."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.device_memory import DeviceMemory
 from redline.plan.train.layout import Layout
+from redline.values import dataclass
 
 ACCOUNT_OF_PART: Mapping[str, MemoryAccount] = {
     "weights_bytes": MemoryAccount.PARAMETERS,

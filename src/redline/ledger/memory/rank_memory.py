@@ -1,7 +1,7 @@
 """The memory of a rank as its digest keeps it: each device at its peak, its steps, what grows, and facts for causes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +23,7 @@ from redline.ledger.rank.digest_limits import Amount, Count
 from redline.ledger.rank.packing import packed, unpacked
 from redline.storage import path_of
 from redline.timeline.timeline import Timeline
+from redline.values import dataclass
 
 LEAST_BYTES = 1 << 20  # in use at the peak: a device that never held more is no matter of a diagnosis
 _MOST_DEVICES = 8

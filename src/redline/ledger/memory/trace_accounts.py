@@ -7,7 +7,6 @@ backward pass leaves to the optimizer is a gradient). What none of them proves i
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from redline.timeline.table import grouped
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
 from redline.trace.call_sites import is_their_code
+from redline.values import dataclass
 
 I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]

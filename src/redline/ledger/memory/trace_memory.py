@@ -4,7 +4,6 @@ A moment is the number of an event: what holds once that event is done. -1 is be
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ from redline.timeline.host_evidence import HeldKind, HeldTable
 from redline.timeline.table import grouped
 from redline.timeline.timeline import NONE, Kind, MemoryMarks, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 I64 = NDArray[np.int64]
 UNSEEN = -1  # instead of a HeldKind: nobody said that it holds this

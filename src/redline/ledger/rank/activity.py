@@ -4,7 +4,6 @@ The device of a rank is the union of its streams. In a trace without device work
 kernels, and an operator counts where it runs itself, not where it has called another.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from redline.timeline.problems import Reason
 from redline.timeline.table import I64, Column, grouped
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 Mask = npt.NDArray[np.bool_]
 

@@ -1,6 +1,6 @@
 """When backward passes and optimizers ran, as the host saw it, and how many passes were left before an optimizer."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import Kind, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 FORWARD, OPTIMIZER, AFTER_BACKWARD = 0, -1, -2
 """Instead of the number of a backward pass: in none of them, in an optimizer, and after the last pass before one."""

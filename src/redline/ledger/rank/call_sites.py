@@ -7,7 +7,6 @@ was taken, in which the thread held the lock.
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +15,7 @@ from redline.timeline.host_evidence import HostEvidence
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE
+from redline.values import dataclass
 
 _NOT_THEIRS = sys.stdlib_module_names | {"torch", "redline"}
 LATE_NS = 200_000  # after the end of what it tells of: the first operator that gives the interpreter lock away

@@ -1,7 +1,7 @@
 """One rank in a few kilobytes: its ledger, its tables, its exchanges. A pure function of its timeline and machine."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +37,7 @@ from redline.timeline.problems import Reason
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 from redline.trace.devices import alike_device, devices_of
+from redline.values import dataclass
 
 if TYPE_CHECKING:
     from redline.model.served_model import ServedModel

@@ -6,7 +6,7 @@ One zstd frame with a checksum, around MessagePack. Columns are differences of n
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -43,6 +43,7 @@ from redline.storage import is_remote
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import Column
 from redline.timeline.timeline import NONE
+from redline.values import dataclass
 
 KIND = "digest"
 SCHEMA_VERSION = 2  # 2: matches of rules

@@ -1,6 +1,5 @@
 """Overlapping work made disjoint: each instant belongs to the piece of work that began first."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy.typing as npt
 
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
+from redline.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Self
 
 import msgspec
@@ -18,6 +17,7 @@ from redline.ledger.rank.packing import packed_small, squeezed, unpacked, unsque
 from redline.timeline.table import I32, I64, Column, Table, column
 from redline.timeline.timeline import NONE, Timeline
 from redline.trace.schema import ENDS_TOGETHER
+from redline.values import dataclass
 
 POINT_TO_POINT = "point_to_point"
 REDUCTIONS = frozenset({"all_reduce", "reduce_scatter"})
@@ -82,7 +82,6 @@ class CollectiveSeries:
         return self.collective, self.group, size
 
 
-@dataclass(frozen=True, kw_only=True)
 class Exchanges(Table):
     """Communicating spans in order of start, on the clock of the ledger; times may be held in 32 bits."""
 
@@ -107,7 +106,6 @@ def _narrow(array: Column) -> Column:
     return array.astype(f"i{bits // 8}" if fits else array.dtype)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Spent(Table):
     """What a rank had spent since its window began, in whole microseconds, when each exchange began and ended."""
 

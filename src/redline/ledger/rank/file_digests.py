@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -23,6 +22,7 @@ from redline.trace.cache import READING, FileState, code_key, read_cached, state
 from redline.trace.devices import devices_of
 from redline.trace.entries import Entry
 from redline.trace.reader import OfFile, ReadOptions
+from redline.values import dataclass
 
 if TYPE_CHECKING:
     from redline.model.served_model import ServedModel

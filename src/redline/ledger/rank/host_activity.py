@@ -4,7 +4,7 @@ Recorded stacks tell it of everything, samples of what is not recorded otherwise
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NESTED_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
 from redline.trace.call_sites import is_their_code
+from redline.values import dataclass
 
 OTHERS = "others"
 HOST_ACCOUNTS = (Account.INPUT, Account.SYNC, Account.HOST)
@@ -78,7 +79,7 @@ def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> I
     spans = timeline.spans
     rows = timeline.rows_of_lane(lane)
     rows = rows[np.isin(spans.kind[rows], np.array(NESTED_KINDS, np.uint8))]
-    rows = rows[waiting.overlap_with(spans.start_ns[rows], spans.end_ns[rows]) > 0]
+    rows = rows[waiting.meets(spans.start_ns[rows], spans.end_ns[rows])]
     # What is around such a span overlaps too, so that parents are among the rows.
     place = np.full(len(spans) + 1, NONE, np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
@@ -87,7 +88,7 @@ def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> I
     silent = waiting - Intervals.union_of(start_ns, end_ns)
     row = np.concatenate([rows[inner], np.full(len(silent), NONE)])
     start_ns, end_ns = np.concatenate([start_ns, silent.start]), np.concatenate([end_ns, silent.end])
-    order = np.argsort(start_ns)
+    order = np.argsort(start_ns, kind="stable")  # it merges what is sorted already
     sampled = NearestSites(timeline.evidence)
     borders_ns = np.concatenate([_region_borders(timeline), sampled.borders_ns()])
     start_ns, end_ns, of = cut_at(borders_ns, start_ns[order], end_ns[order])
@@ -99,30 +100,27 @@ def _of_lane(timeline: Timeline, idle: Idle, lane: int, waiting: Intervals) -> I
     region = _regions(timeline, lane, start_ns)
     for account in HOST_ACCOUNTS:
         # Of the account's time only this lane's: another thread may answer for other parts of it.
-        share_ns = (idle.accounts[account] & waiting).overlap_with(start_ns, end_ns)
-        told = np.stack([row, region, site])
-        yield from _summed(timeline, sampled, account, share_ns, (start_ns, end_ns), told)
+        share = idle.accounts[account] & waiting
+        used = np.flatnonzero(share.meets(start_ns, end_ns))
+        if len(used):
+            told = (row[used], region[used], site[used])
+            yield from _summed(timeline, sampled, account, share, (start_ns[used], end_ns[used]), told)
 
 
 def _summed(
     timeline: Timeline,
     sampled: NearestSites,
     account: Account,
-    share_ns: I64,
-    times_ns: tuple[I64, I64],
-    told: I64,
+    share: Intervals,
+    stretches: tuple[I64, I64],
+    told: tuple[I64, I64, I64],
 ) -> Iterator[HostActivity]:
-    used = np.flatnonzero(share_ns > 0)
-    row, region, site = told
-    if not len(used):
-        return
-    spans = timeline.spans
-    kind = np.where(row[used] != NONE, spans.kind[row[used]].astype(np.int64), NONE)
-    name = np.where(row[used] != NONE, spans.name[row[used]], NONE)
-    keys, which = distinct(kind, name, region[used], site[used])
+    (start_ns, end_ns), (row, region, site), spans = stretches, told, timeline.spans
+    kind = np.where(row != NONE, spans.kind[row].astype(np.int64), NONE)
+    name = np.where(row != NONE, spans.name[row], NONE)
+    keys, which = distinct(kind, name, region, site)
     time_ns = np.zeros(keys.shape[1], np.int64)
-    np.add.at(time_ns, which, share_ns[used])
-    start_ns, end_ns = times_ns[0][used], times_ns[1][used]
+    np.add.at(time_ns, which, share.overlap_with(start_ns, end_ns))
     goes_on = np.append(False, (start_ns[1:] == end_ns[:-1]) & (which[1:] == which[:-1]))
     times = np.bincount(which[~goes_on], minlength=keys.shape[1])
     for key, total_ns, count in zip(keys.T.tolist(), time_ns.tolist(), times.tolist(), strict=True):

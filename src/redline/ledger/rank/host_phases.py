@@ -12,7 +12,6 @@ Without a backward pass and an optimizer the job only computes forward: operator
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 import numpy as np
@@ -25,6 +24,7 @@ from redline.timeline.nesting import innermost_segments
 from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 _UPDATED = 0.5  # of the parameters that got a gradient: an optimizer written by hand writes most of them in place
 SILENCE_NS = 5_000_000  # a host that runs no operator for longer does something else than compute forward

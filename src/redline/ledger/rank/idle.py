@@ -7,7 +7,6 @@ backward thread for the main one), so then the other threads are asked.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64, grouped
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 _ACTIVE_KINDS = (Kind.OPERATOR, Kind.PYTHON, Kind.ANNOTATION, *CALL_KINDS)
 NOBODY = NONE  # instead of a lane

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from redline.ledger.rank.kernels import RatedKernels
 from redline.ledger.rank.ratings import operators_of
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
+from redline.values import dataclass
 
 Regime = Literal["compute", "memory", "neither", "above roof", "unknown"]
 OTHERS = "(others)"  # instead of an operator

@@ -1,6 +1,6 @@
 """How long compute kernels took against what their work needs: the roofline of each call of an operator."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from redline.roofline.sizes import Work
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 if TYPE_CHECKING:
     from redline.model.served_model import ServedModel

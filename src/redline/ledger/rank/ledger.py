@@ -1,6 +1,5 @@
 """The ledger: every nanosecond of every step of a rank in exactly one account, adding up to the step exactly."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from redline.ledger.rank.step_borders import step_borders
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import Timeline
+from redline.values import dataclass
 
 Amounts = npt.NDArray[np.int64]
 

@@ -1,7 +1,6 @@
 """Columns and rows as bytes: as a file holds them, and memory those of thousands of ranks until they are needed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar, overload
 
@@ -11,6 +10,7 @@ import zstandard
 
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import Column, narrowed
+from redline.values import dataclass
 
 Row = TypeVar("Row")
 _LEVEL = 1  # of compression in memory: as fast as it gets

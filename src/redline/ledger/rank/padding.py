@@ -1,7 +1,6 @@
 """How much longer batches are padded than what they hold: by the operators that pad them, in order of time."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from redline.roofline.sizes import list_shapes_of, padded_length
 from redline.timeline.table import I64
 from redline.timeline.timeline import Kind, Operators, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 LEAST_LENGTHS = 2  # that batches had before padding: one length alone may be what the model needs
 SHIFT = 1  # labels are padded by one position where a loss moves them by one

@@ -6,7 +6,6 @@ that the host was in.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -23,6 +22,7 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 
 class PhaseKind(StrEnum):

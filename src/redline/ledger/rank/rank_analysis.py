@@ -1,7 +1,6 @@
 """Everything that is known of one rank while its trace is open: what rules look at to name causes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
 from redline.trace.steps import ENGINE_ANCHOR
+from redline.values import dataclass
 
 if TYPE_CHECKING:
     from redline.model.served_model import ServedModel
@@ -55,6 +55,13 @@ class RankAnalysis:
     @cached_property
     def in_steps(self) -> Intervals:
         return Intervals.union_of(self.ledger.start_ns, self.ledger.end_ns)
+
+    @cached_property
+    def operators_in_steps(self) -> I64:
+        """Rows of operators that began inside steps, in time order."""
+        spans = self.timeline.spans
+        rows = spans.rows_of(Kind.OPERATOR)
+        return rows[self.in_steps.contains(spans.start_ns[rows])]
 
     @cached_property
     def host_steps(self) -> tuple[I64, I64]:

@@ -1,12 +1,13 @@
 """A match of a rule on one rank: the time that its cause takes there, and the figures that show it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
+from redline.values import dataclass
 
 MOST_PLACES = 8  # intervals that are kept as evidence
 

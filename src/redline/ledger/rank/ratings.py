@@ -1,7 +1,5 @@
 """Which operator's known work each compute kernel does: the nearest operator around its launch that can be rated."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from redline.ledger.rank.activity import DeviceActivity
@@ -13,6 +11,7 @@ from redline.timeline.nesting import nearest_of
 from redline.timeline.table import I64, Column
 from redline.timeline.timeline import NONE, Kind, Timeline
 from redline.trace import schema
+from redline.values import dataclass
 
 _MOST_LEVELS = 8  # from the operator around a launch outwards; further out, an operator does more than this kernel
 

@@ -5,7 +5,7 @@ Times are since the step began.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from redline.timeline.intervals import Intervals
 from redline.timeline.table import I64
 from redline.timeline.timeline import CALL_KINDS, NONE, Kind
 from redline.trace import schema
+from redline.values import dataclass
 
 PIXELS: Final = (2000, 1000, 500, 250, 125)  # of the step; the first that keeps the bands few
 MOST_BANDS = 900

@@ -5,7 +5,6 @@ that long. What it cost is therefore idle time after it began, at most as much a
 waits for the device for another reason: there every lead of the host is lost anyway.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -30,7 +29,6 @@ class Cause(IntEnum):
     SYNC = 3  # all work of a stream or of the device
 
 
-@dataclass(frozen=True, kw_only=True)
 class Waits(Table):
     """Calls in which a launching thread waited for its device, in order of start."""
 

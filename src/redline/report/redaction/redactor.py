@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import cache
@@ -32,6 +32,7 @@ from redline.report.redaction.private import (
     without_secrets,
 )  # fmt: skip
 from redline.timeline.timeline import Metadata, Source, Timeline
+from redline.values import dataclass
 
 Value = TypeVar("Value")
 

@@ -5,11 +5,11 @@ hides nothing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from redline.roofline.arguments import OperatorCall, Tensor, UnknownWorkError
 from redline.roofline.sizes import Work
+from redline.values import dataclass
 
 _NO_MASK, _TOP_LEFT, _BOTTOM_RIGHT = "0", "1", "2"  # of memory-efficient attention's custom_mask_type
 

@@ -1,12 +1,12 @@
 """Convolutions, pooling and resizing, in all their versions: windows that slide over images."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from redline.roofline.arguments import OperatorCall, Shape, Tensor, UnknownWorkError
 from redline.roofline.dtypes import INT64
 from redline.roofline.sizes import Work, dense, like, moved, spread, windows
+from redline.values import dataclass
 
 POOLING = "pooling"
 RESAMPLING = "resampling"

@@ -1,6 +1,5 @@
 """A memory snapshot as columns: segments, the blocks in them, and what the allocator did before."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy.typing import NDArray
 
 from redline.timeline.problems import Problem
 from redline.timeline.table import Table, column
+from redline.values import dataclass
 
 I64 = NDArray[np.int64]
 NO_STACK = -1
@@ -36,7 +36,6 @@ class BlockState(IntEnum):
     PENDING_FREE = 2  # freed, but another stream still uses it
 
 
-@dataclass(frozen=True, kw_only=True)
 class SegmentTable(Table):
     """What the allocator has from the driver."""
 
@@ -49,7 +48,6 @@ class SegmentTable(Table):
     is_expandable: I64 = column(np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
 class BlockTable(Table):
     """The pieces of segments, in their order."""
 
@@ -61,7 +59,6 @@ class BlockTable(Table):
     stack: I64 = column(np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
 class AllocatorEvents(Table):
     """What the allocator of each device did, in its order; of an OOM, `address` is what the driver had free."""
 
