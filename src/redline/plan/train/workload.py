@@ -12,7 +12,7 @@ import numpy as np
 from redline.errors import ParameterError
 from redline.hardware.machine import Machine
 from redline.model.flops import Pairs, backward_flops, forward_flops
-from redline.model.model import Column, CountedModule, Model, Number
+from redline.model.model import Column, CountedModule, Model
 from redline.model.parameters import active_parameters, count_parameters
 from redline.plan.train.layout import Batch, Layout, micro_batches
 from redline.plan.train.memory.footprint import Footprint
@@ -238,45 +238,25 @@ def module_step_costs(module: CountedModule, batch: Batch, layout: Layout, rates
     added_s = module.trained_parameters / layers * rates.accumulate_bytes / rates.memory_bytes_per_s
     host_s = host_forward_s(module, rates) / layers
     again = np.where(layout.recompute == Recompute.FULL, 1.0, 0.0)
-    update = once_per_step(trained, 0.0, layers, layout, rates)
     return in_columns(
-        StepCosts[Number](
-            stages=1.0,
-            chunks=1.0,
-            micro_batches=micro_batches(batch, layout),
-            schedule=layout.schedule,
-            layers_per_stage=layers,
-            layers_last_stage=layers,
-            layers=layers,
-            forward_s=forward_s,
-            backward_s=backward_s + added_s,
-            weight_gradient_s=0.0,
-            recompute_s=again * forward_s,
-            host_forward_s=host_s,
-            host_backward_s=host_s * (rates.host_backward + again),
-            tensor_forward_s=0.0,
-            tensor_backward_s=0.0,
-            tensor_sent_s=0.0,
-            context_forward_s=0.0,
-            context_backward_s=0.0,
-            ring_s=0.0,
-            attention_s=0.0,
-            expert_forward_s=0.0,
-            expert_backward_s=0.0,
-            expert_sent_s=0.0,
-            gather_s=gather_weights_s(module.parameters / layers, shards, layout, rates),
-            scatter_s=scatter_gradients_s(trained / layers, shards, layout, rates),
-            head_forward_s=0.0,
-            head_backward_s=0.0,
-            host_micro_batch_s=rates.host_micro_batch_s,
-            send_s=0.0,
-            reduce_s=update.reduce_s,
-            broadcast_s=update.broadcast_s,
-            overlap=rates.overlap,
-            optimizer_s=update.optimizer_s,
-            offload_s=update.offload_s,
-            host_step_s=rates.host_step_s,
-        )
+        once_per_step(trained, 0.0, layers, layout, rates),
+        stages=1.0,
+        chunks=1.0,
+        micro_batches=micro_batches(batch, layout),
+        schedule=layout.schedule,
+        layers_per_stage=layers,
+        layers_last_stage=layers,
+        layers=layers,
+        forward_s=forward_s,
+        backward_s=backward_s + added_s,
+        recompute_s=again * forward_s,
+        host_forward_s=host_s,
+        host_backward_s=host_s * (rates.host_backward + again),
+        gather_s=gather_weights_s(module.parameters / layers, shards, layout, rates),
+        scatter_s=scatter_gradients_s(trained / layers, shards, layout, rates),
+        host_micro_batch_s=rates.host_micro_batch_s,
+        overlap=rates.overlap,
+        host_step_s=rates.host_step_s,
     )
 
 

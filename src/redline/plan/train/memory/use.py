@@ -197,29 +197,19 @@ def at_the_peak(states: States, backward: BackwardPass, layout: Layout, foot: Fo
     gathers = np.where(is_backward, backward.gathers, 0.0)
     temporaries = foot.workspace_bytes + np.where(is_backward, 0.0, states.temporaries)
     in_use = states.weights + gradients + states.optimizer + activations + head + gathers + temporaries
-    parts = np.broadcast_arrays(
-        states.weights,
-        gradients,
-        states.optimizer,
-        activations,
-        head,
-        gathers,
-        temporaries,
-        _communicators(layout, foot),
-        in_use * foot.slack,
-    )
-    columns = [np.asarray(part, np.float64) for part in parts]
-    return MemoryUse(
-        weights_bytes=columns[0],
-        gradients_bytes=columns[1],
-        optimizer_bytes=columns[2],
-        activations_bytes=columns[3],
-        head_bytes=columns[4],
-        gathers_bytes=columns[5],
-        temporaries_bytes=columns[6],
-        communicators_bytes=columns[7],
-        allocator_bytes=columns[8],
-    )
+    parts = {
+        "weights_bytes": states.weights,
+        "gradients_bytes": gradients,
+        "optimizer_bytes": states.optimizer,
+        "activations_bytes": activations,
+        "head_bytes": head,
+        "gathers_bytes": gathers,
+        "temporaries_bytes": temporaries,
+        "communicators_bytes": _communicators(layout, foot),
+        "allocator_bytes": in_use * foot.slack,
+    }
+    columns = (np.asarray(part, np.float64) for part in np.broadcast_arrays(*parts.values()))
+    return MemoryUse(**dict(zip(parts, columns, strict=True)))
 
 
 def layer_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> tuple[Number, Number]:
