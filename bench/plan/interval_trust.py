@@ -12,10 +12,10 @@ from bench.plan.memory import as_measured, measured_peaks, predicted_use
 from bench.plan.memory_accuracy import memory_accuracy
 from bench.plan.training import Runs, expressed_runs
 from bench.plan.user_intervals import KINDS, UserInterval, user_interval, user_runs
+from bench.plan.validation import LeftOutAccuracy
 from redline.model.model import Column
 from redline.plan.train.search.plan_trust import EVERY, Situation, measured_runs
 from redline.plan.train.stacks import format_kind
-from redline.plan.validation import LeftOutAccuracy
 
 DIGITS = 3
 Entry = dict[str, float]

@@ -22,8 +22,8 @@ CHARTS = {"train": {"frontier"}, "serve": {"serving"}, "validate": {"steps_seen"
 
 def written(folder: Path, kind: str, language: str = "en") -> Path:
     path = folder / f"{kind}.{language}.html"
-    points = tuple(scatter(f"stack {number}") for number in range(12))
-    shown = replace(validation(), step_points=points, memory_points=points, serving_points=points)
+    points = [vars(scatter(f"stack {number}")) for number in range(12)]
+    shown = {**validation(), "step_points": points, "memory_points": points, "serving_points": points}
     with speaking(language):
         pages = {
             "train": lambda: page_text(train_page.page_of(plan(), job(), [plan(), plan(devices=128)])),

@@ -12,6 +12,7 @@ from redline.errors import ParameterError, UsageError
 from redline.hardware.profile import find_machine
 from redline.model.huggingface import changed, describe, read_model
 from redline.model.model import Model
+from redline.plan.accuracy import accuracy_of
 from redline.plan.job import (
     FailureRate,
     JobCost,
@@ -30,7 +31,6 @@ from redline.plan.train.search import plan as training
 from redline.plan.train.search.plan import TrainingPlan, TrainingRequest, refuse_impossible
 from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, EXECUTIONS, RECOMPUTES, SCHEDULES, TOP
 from redline.plan.train.workload import Transformer, Workload
-from redline.plan.validation import published
 from redline.progress import Progress, ProgressStage, silent
 from redline.storage import path_of
 from redline.verbs.plan_measured import measured_step, measured_training
@@ -158,7 +158,7 @@ def plan_serving(  # noqa: PLR0913 (as above)
 
 def validate_plans() -> ValidatedPlans:
     """How well plans predict the published measurements that come with Redline."""
-    return ValidatedPlans(validation=published())
+    return ValidatedPlans(validation=accuracy_of("validation"))
 
 
 def _refuse(sizes: Sequence[int], by: str) -> None:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from redline.plan.job import JobCost
 from redline.plan.serve.serving_plan import ServingPlan
 from redline.plan.train.search.plan import TrainingPlan
-from redline.plan.validation import Validation
 from redline.report.document import Document, PageDocument
 from redline.report.notebook import html_of
 from redline.report.plan import serving_messages, serving_report, validation_report
@@ -115,7 +114,7 @@ class PlannedServing(ShownPlan):
 class ValidatedPlans(ShownPlan):
     """How well plans predict published measurements."""
 
-    validation: Validation
+    validation: validation_report.Record
 
     def document(self, *, verbose: bool = False) -> Document:
         return validation_report.document_of(self.validation)
@@ -130,8 +129,8 @@ class ValidatedPlans(ShownPlan):
         return validation_report.record_of(self.validation)
 
     def __repr__(self) -> str:
-        step, peak = self.validation.step.everything, self.validation.memory.peaks[-1]
+        step, peak = self.validation["step"]["everything"], self.validation["memory"]["peaks"][-1]
         return (
-            f"<plans against measurements: step time {percent(step.median)} in the median of {step.runs:,} runs, "
-            f"memory {percent(peak.median)} of {peak.rows:,}>"
+            f"<plans against measurements: step time {percent(step['median'])} in the median of {step['runs']:,} "
+            f"runs, memory {percent(peak['median'])} of {peak['rows']:,}>"
         )

@@ -33,7 +33,7 @@ def in_brief(layout: Layout) -> str:
     if layout.micro_batch > 1:
         parts.append(value_as_text("micro_batch", int(layout.micro_batch)))
     if layout.recompute:
-        parts.append(_("recompute {policy}").format(policy=recompute(layout)))
+        parts.append(value_as_text("recompute", int(layout.recompute)))
     return listed(parts)
 
 

@@ -131,7 +131,7 @@ def test_a_page_without_a_price_has_the_room() -> None:
     unknown = replace(point(4), ttft_s=Ranged(value=0.2))
     text = visible(page_text(serve_page.page_of(serving_plan(price=None, best=unknown))))
     assert "KV capacity 200 sequences" in text
-    assert "error not known" in text
+    assert "no interval: no published measurements" in text
 
 
 # --- validation -------------------------------------------------------------------------------------------------------

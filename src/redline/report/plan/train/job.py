@@ -6,7 +6,7 @@ from math import isinf
 from redline.plan.job import FailureScenario, JobCost, ThreePointEstimate
 from redline.report.document import ReportTable
 from redline.report.language import _
-from redline.report.plan.amounts import count, share
+from redline.report.plan.amounts import UNITS, count, share
 from redline.report.text_parts import clipped
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
@@ -34,8 +34,7 @@ def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> ReportTable:
     )  # fmt: skip
     shown = [scenario for scenario in cost.cases if scenario.in_band or not brief]
     rows = tuple(_row(scenario) for scenario in shown)
-    text = _("the whole job: {tokens} samples") if unit == "samples" else _("the whole job: {tokens} tokens")
-    title = text.format(tokens=count(cost.job.tokens))
+    title = _("the whole job: {count} {unit}").format(count=count(cost.job.tokens), unit=_(UNITS[unit]))
     note = _("range: the interval of the step time, and all of these failure rates and recoveries")
     return ReportTable(title=title, head=head, rows=rows, notes=(note,))
 

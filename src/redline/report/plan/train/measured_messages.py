@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from redline.plan.train.measured import ACCOUNTS, EVERY, PARTS, STEP, AnchoredAccuracy, FittedJob, MovedConstant
 from redline.report.document import ReportTable
-from redline.report.language import _, marked, ngettext, sentences
+from redline.report.language import _, marked, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import seconds, share
 from redline.report.text_parts import clipped
@@ -77,13 +77,11 @@ def known(accuracy: AnchoredAccuracy | None) -> str:
 
 def trust(accuracy: AnchoredAccuracy | None) -> str:
     if accuracy is None:
-        return _("step time: fitted to one measured step on a machine without published runs; never scored there")
-    text = ngettext(
-        "step time from a measured step of the same job: median error {median}, p90 {p90}, on other layouts of {jobs} "
-        "published job ({whose}) whose model was left out; without the step {median_without}, {p90_without}",
-        "step time from a measured step of the same job: median error {median}, p90 {p90}, on other layouts of {jobs} "
-        "published jobs ({whose}) whose models were left out; without the step {median_without}, {p90_without}",
-        accuracy.jobs,
+        return _("{name}: {evidence}").format(name=_("step time"), evidence=known(None))
+    text = _(
+        "step time from a measured step of the same job: median error {median}, p90 {p90}, on other layouts of "
+        "published jobs ({jobs:,}, {whose}) whose models were left out; without the step {median_without}, "
+        "{p90_without}"
     )
     whose = _("of all software stacks") if accuracy.stack == EVERY else _("of {stack}")
     return text.format(

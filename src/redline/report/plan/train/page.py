@@ -15,11 +15,12 @@ from redline.report.document import (
     Paragraph,
     Section,
     TemplateDrawing,
-    titled,
+    capital,
+    named,
 )
 from redline.report.language import _, marked, sentences
 from redline.report.plan import layouts
-from redline.report.plan.amounts import chance, count, gigabytes, seconds, share
+from redline.report.plan.amounts import chance, count, digits, gigabytes, seconds, share
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import measured_messages as say_measured
 from redline.report.plan.train import tables
@@ -52,33 +53,22 @@ def page_of(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Trai
 def _sections(plan: TrainingPlan, job: JobCost | None, sizes: Sequence[TrainingPlan]) -> Iterator[Section]:
     bars = {"step": tables.step_bars(plan), "memory": tables.memory_bars(plan)}
     drawn = TemplateDrawing(template="plan_bars.html.j2", values=bars)
-    yield Section(name="step", link=_("Step"), blocks=(drawn,), style="first even")
+    yield Section(name="step", link=capital(_("step")), blocks=(drawn,), style="first even")
     by_size = tables.sizes(sizes, (), plan) if len(sizes) > 1 else None
-    yield Section(
-        name="sizes", title=_("By number of GPUs"), blocks=titled("sizes", _("The best layout of each"), by_size)
-    )
     accounts = None if plan.measured is None else say_measured.accounts(plan.measured)
-    yield Section(
-        name="measured", title=_("The measured step"), blocks=titled("measured", _("Account by account"), accounts)
+    ranked = named("ranked", tables.ranked(plan, brief=False))
+    shown: tuple[tuple[str, str, tuple[PageBlock, ...]], ...] = (
+        ("sizes", _("GPUs"), named("sizes", by_size)),
+        ("measured", _("measured"), named("measured", accounts)),
+        ("traffic", _("communication"), named("overlaps", tables.overlaps(plan))),
+        ("layouts", _("Layouts"), (*_chart(plan), *ranked) if ranked else ()),
+        ("others", _("Why not other layouts"), _others(plan)),
+        ("job", _("whole job"), _whole_job(plan, job)),
+        ("trust", _("how far to trust this"), (Items(items=tuple(say.trust(plan))),)),
+        ("about", _("What was planned"), (LabelledLines(lines=tuple(facts(plan))),)),
     )
-    yield Section(
-        name="traffic",
-        link=_("Communication"),
-        title=_("Communication, and the compute that can hide it"),
-        blocks=titled("overlaps", _("Compute / communication"), tables.overlaps(plan)),
-    )
-    ranked = titled("ranked", _("The best layouts"), tables.ranked(plan, brief=False))
-    yield Section(
-        name="layouts", link=_("Layouts"), title=_("Layouts"), blocks=(*_chart(plan), *ranked) if ranked else ()
-    )
-    yield Section(
-        name="others", link=_("Why not other layouts"), title=_("Why not other layouts"), blocks=_others(plan)
-    )
-    yield Section(name="job", link=_("Whole job"), title=_("The whole job"), blocks=_whole_job(plan, job))
-    yield Section(
-        name="trust", link=_("Trust"), title=_("How far to trust this"), blocks=(Items(items=tuple(say.trust(plan))),)
-    )
-    yield Section(name="about", title=_("What was planned"), blocks=(LabelledLines(lines=tuple(facts(plan))),))
+    for name, title, blocks in shown:
+        yield Section(name=name, link=capital(title), title=capital(title), blocks=blocks)
     terms = tuple((_(term), _(text)) for term, text in DEFINITIONS)
     yield Section(name="definitions", title=_("How each number is defined"), blocks=(LabelledLines(lines=terms),))
 
@@ -90,12 +80,12 @@ def _chart(plan: TrainingPlan) -> tuple[Chart, ...]:
 
 
 def _others(plan: TrainingPlan) -> tuple[PageBlock, ...]:
-    table = titled("alternatives", _("One choice at a time"), tables.alternatives(plan, brief=False))
+    table = named("alternatives", tables.alternatives(plan, brief=False))
     if not table:
         return ()
     about = _("For each value that the best layout does not use: the best layout with it, and why it is worse.")
     changes = say.changes(plan)
-    better = (Items(title=_("What a better machine would change"), items=changes),) if changes else ()
+    better = (Items(title=capital(_("what a better machine would change")), items=changes),) if changes else ()
     return (Paragraph(text=about), *table, *better)
 
 
@@ -104,7 +94,7 @@ def _whole_job(plan: TrainingPlan, job: JobCost | None) -> tuple[PageBlock, ...]
         return ()
     cases = say_job.cases(job, unit=plan.unit, brief=False)
     lines = LabelledLines(lines=tuple(say_job.facts(job)))
-    return (lines, *titled("job", _("By failure rate and way to recover"), cases))
+    return (lines, *named("job", cases))
 
 
 def _headline(plan: TrainingPlan) -> str:
@@ -124,7 +114,7 @@ def _facts(plan: TrainingPlan, job: JobCost | None) -> Iterator[Fact]:
     """What is decided by comes first: how long, how dear, how risky."""
     best = plan.best
     measured = not say.counts_samples(plan)
-    detail = _("80 % interval: {interval}") if measured else _("no custom modules were measured")
+    detail = _("80 % interval: {interval}") if measured else _("no interval: no custom modules were measured")
     yield from () if job is None else _job_facts(job)
     device = _("of {size}").format(size=gigabytes(plan.device_bytes))
     yield Fact(name=_("OOM probability"), value=chance(best.chance), detail=device)
@@ -172,7 +162,7 @@ def frontier_figure(plan: TrainingPlan) -> dict[str, Any] | None:
         "frontier": [_point(plan, candidate) for candidate in plan.frontier],
         "others": [_point(plan, candidate) for candidate in others],
         "best": _point(plan, plan.best),
-        "device": _digits(plan.device_bytes / 1e9),
+        "device": digits(plan.device_bytes / 1e9),
         "device_name": _("memory of a GPU, {size}").format(size=gigabytes(plan.device_bytes)),
     }
 
@@ -180,29 +170,18 @@ def frontier_figure(plan: TrainingPlan) -> dict[str, Any] | None:
 def _point(plan: TrainingPlan, candidate: Candidate) -> dict[str, Any]:
     """What it needs and what it gives, with the interval of both."""
     tokens = plan.tokens_per_step / plan.devices
-    text = _("{layout}\nstep {step}, {speed} {unit}\n{memory}, OOM probability {chance}").format(
-        layout=layouts.as_text(candidate.layout, candidate.micro_batches),
-        step=seconds(candidate.step_s),
-        speed=count(tokens / candidate.step_s),
-        unit=say.per_second_and_gpu(plan),
-        memory=gigabytes(candidate.peak_bytes),
-        chance=chance(candidate.chance),
-    )
+    layout = layouts.as_text(candidate.layout, candidate.micro_batches)
+    lines = (layout, say.step(plan, candidate), say.speed(plan, candidate), say.memory(plan, candidate))
     return {
-        "x": _digits(candidate.peak_bytes / 1e9),
-        "x_low": _digits(candidate.peak_low_bytes / 1e9),
-        "x_high": _digits(candidate.peak_high_bytes / 1e9),
-        "y": _digits(tokens / candidate.step_s),
-        "y_low": _digits(tokens / candidate.step_high_s),
-        "y_high": _digits(tokens / candidate.step_low_s),
+        "x": digits(candidate.peak_bytes / 1e9),
+        "x_low": digits(candidate.peak_low_bytes / 1e9),
+        "x_high": digits(candidate.peak_high_bytes / 1e9),
+        "y": digits(tokens / candidate.step_s),
+        "y_low": digits(tokens / candidate.step_high_s),
+        "y_high": digits(tokens / candidate.step_low_s),
         "name": layouts.in_brief(candidate.layout),
-        "text": text,
+        "text": "\n".join(lines),
     }
-
-
-def _digits(value: float) -> float:
-    """Five are more than a chart can show."""
-    return float(f"{value:.5g}")
 
 
 # --- how each number is defined ---------------------------------------------------------------------------------------

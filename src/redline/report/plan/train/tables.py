@@ -56,11 +56,7 @@ def ranked(plan: TrainingPlan, *, brief: bool) -> ReportTable:
         *([] if brief else [say.per_second_and_gpu(plan), "MFU"]), _("GPU memory"), _("OOM"),
     )  # fmt: skip
     rows = tuple(_ranked_row(plan, candidate, names, has_pipeline, brief) for candidate in plan.ranked)
-    notes = [
-        _("micro: samples per micro-batch; OOM: probability of running out of memory")
-        if say.counts_samples(plan)
-        else _("micro: sequences per micro-batch; OOM: probability of running out of memory")
-    ]
+    notes = [_("micro: size of a micro-batch; OOM: probability of running out of memory")]
     if any(candidate.layout.zero == 3 and candidate.layout.shard for candidate in plan.ranked):
         notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))
     return ReportTable(title=_("the best layouts"), head=head, rows=rows, notes=tuple(notes))

@@ -10,10 +10,10 @@ from redline.plan.train.stacks import DEFAULT_STACK
 from redline.plan.train.time.step import Overlap
 from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, marked, ngettext, sentences
-from redline.report.plan import layouts
-from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
+from redline.report.plan import amounts, layouts
+from redline.report.plan.amounts import UNITS, chance, count, errors, gigabytes, oom, seconds, share, times, within
 from redline.report.plan.train import measured_messages
-from redline.report.text_parts import clipped, interval
+from redline.report.text_parts import clipped
 
 PARTS: Mapping[str, str] = {
     "compute_s": marked("compute"),
@@ -79,7 +79,7 @@ def stack_name(stack: str) -> str:
 
 
 def model_name(plan: TrainingPlan) -> str:
-    return clipped(plan.workload.name, 60) or _("a model")
+    return amounts.model_name(plan.workload.name)
 
 
 def verdict(plan: TrainingPlan) -> str:
@@ -118,9 +118,8 @@ def batch(plan: TrainingPlan) -> str:
 
 def step(plan: TrainingPlan, candidate: Candidate) -> str:
     if counts_samples(plan):
-        return _("{step}; no interval: no custom modules were measured").format(step=seconds(candidate.step_s))
-    text = interval(seconds(candidate.step_low_s), seconds(candidate.step_high_s))
-    return _("{step}; 80 % interval: {interval}").format(step=seconds(candidate.step_s), interval=text)
+        return clauses([seconds(candidate.step_s), _("no interval: no custom modules were measured")])
+    return within(*map(seconds, (candidate.step_s, candidate.step_low_s, candidate.step_high_s)))
 
 
 def speed(plan: TrainingPlan, candidate: Candidate) -> str:
@@ -132,27 +131,21 @@ def speed(plan: TrainingPlan, candidate: Candidate) -> str:
 
 
 def memory(plan: TrainingPlan, candidate: Candidate) -> str:
-    text = (
-        _("{peak} of {device} at the peak; OOM probability {chance}")
-        if counts_samples(plan)
-        else _("{peak} of {device} at the peak, 80 % interval: {interval}; OOM probability {chance}")
-    )
-    return text.format(
-        peak=gigabytes(candidate.peak_bytes),
-        device=gigabytes(plan.device_bytes),
-        interval=interval(gigabytes(candidate.peak_low_bytes), gigabytes(candidate.peak_high_bytes)),
-        chance=chance(candidate.chance),
-    )
+    peak = _at_the_peak(plan, candidate)
+    if not counts_samples(plan):
+        peak = within(peak, gigabytes(candidate.peak_low_bytes), gigabytes(candidate.peak_high_bytes))
+    return clauses([peak, oom(candidate.chance)])
+
+
+def _at_the_peak(plan: TrainingPlan, candidate: Candidate) -> str:
+    text = _("{peak} of {device} at the peak")
+    return text.format(peak=gigabytes(candidate.peak_bytes), device=gigabytes(plan.device_bytes))
 
 
 def safer(plan: TrainingPlan, candidate: Candidate) -> str:
-    text = _("{layout}: {slower} slower, {peak} at the peak, OOM probability {chance}")
-    return text.format(
-        layout=layouts.as_text(candidate.layout, candidate.micro_batches),
-        slower=share(candidate.step_s / plan.best.step_s - 1),
-        peak=gigabytes(candidate.peak_bytes),
-        chance=chance(candidate.chance),
-    )  # fmt: skip
+    layout = layouts.as_text(candidate.layout, candidate.micro_batches)
+    slower = _("{share} slower").format(share=share(candidate.step_s / plan.best.step_s - 1))
+    return clauses([layout, slower, _at_the_peak(plan, candidate), oom(candidate.chance)])
 
 
 def searched(plan: TrainingPlan) -> str:
@@ -260,10 +253,10 @@ def effect(better: Change) -> str:
     gain = _("{share} faster").format(share=share(better.faster - 1)) if is_faster else _("hardly faster")
     if not better.differs:
         return _("{gain}, the same layout").format(gain=gain)
-    micro_batch = _("micro-batch {size}").format(size=int(better.layout.micro_batch))
+    micro_batch = layouts.value_as_text("micro_batch", int(better.layout.micro_batch))
     kept = [layouts.split(better.layout), micro_batch]
     kept += [layouts.sharding(better.layout)] if better.layout.zero else []
-    policy = _("recomputation: {policy}").format(policy=layouts.recompute(better.layout))
+    policy = layouts.value_as_text("recompute", int(better.layout.recompute))
     return _("{gain}, with {layout}").format(gain=gain, layout=_(", ").join([*kept, policy]))
 
 
@@ -278,14 +271,6 @@ NEW = {
     Situation.GPU: marked("a GPU or number format that was not measured with this software"),
     Situation.GPU_ANYWHERE: marked("a GPU of which no runs are published"),
     Situation.STACK: marked("software that is not known: give --stack if it is one of those that were measured"),
-}
-LEFT_OUT = {
-    Situation.LAYOUT: marked("runs in other layouts than those fitted to"),
-    Situation.MODEL: marked("runs of models left out of the fit"),
-    Situation.GPUS: marked("runs on numbers of GPUs left out of the fit"),
-    Situation.GPU: marked("runs on GPUs left out of the fit of their software"),
-    Situation.GPU_ANYWHERE: marked("runs on GPUs left out of every fit"),
-    Situation.STACK: marked("runs of software left out of the fit"),
 }
 
 
@@ -345,19 +330,12 @@ def _runs_like_it(plan: TrainingPlan) -> str:
     return text.format(runs=plan.trust.runs)
 
 
-def evidence(measured_accuracy: MeasuredAccuracy | None, stack: str) -> str:
-    if measured_accuracy is None or not measured_accuracy.rows:
+def evidence(accuracy: MeasuredAccuracy | None, stack: str) -> str:
+    if accuracy is None or not accuracy.rows:
         return _("not backed by any measured run; treat it as a guess")
-    text = _("median error {median}, p90 {p90}, on {rows:,} {runs}")
-    said = text.format(
-        rows=measured_accuracy.rows,
-        median=share(measured_accuracy.median),
-        p90=share(measured_accuracy.p90),
-        runs=_(LEFT_OUT[Situation(measured_accuracy.situation)]),
-    )
-    own = measured_accuracy.stack == stack
-    whose = _("of {stack}").format(stack=stack_name(measured_accuracy.stack)) if own else _("of all software stacks")
-    return _("{said} ({whose})").format(said=said, whose=whose)
+    own = accuracy.stack == stack
+    whose = _("of {stack}").format(stack=stack_name(stack)) if own else _("of all software stacks")
+    return errors(accuracy, accuracy.situation, whose)
 
 
 def not_modelled(plan: TrainingPlan) -> str:
@@ -384,12 +362,12 @@ def counts_samples(plan: TrainingPlan) -> bool:
 
 
 def per_second(plan: TrainingPlan) -> str:
-    return _("samples/s") if counts_samples(plan) else _("tokens/s")
+    return _("{unit}/s").format(unit=_(UNITS[plan.unit]))
 
 
 def per_second_and_gpu(plan: TrainingPlan) -> str:
-    return _("samples/s/GPU") if counts_samples(plan) else _("tokens/s/GPU")
+    return _("{unit}/s/GPU").format(unit=_(UNITS[plan.unit]))
 
 
 def speed_axis(plan: TrainingPlan) -> str:
-    return _("samples per second and GPU") if counts_samples(plan) else _("tokens per second and GPU")
+    return _("{unit} per second and GPU").format(unit=_(UNITS[plan.unit]))

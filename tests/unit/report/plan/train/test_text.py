@@ -171,8 +171,8 @@ def test_choices_have_names() -> None:
 
 def test_no_figure_without_its_error() -> None:
     lines = list(say.trust(plan()))
-    assert lines[0].endswith("on 214 runs of models left out of the fit (of megatron)")
-    assert lines[1].endswith("runs of software left out of the fit (of all software stacks)")
+    assert lines[0].endswith("on 214 runs whose model was left out of the fit (of megatron)")
+    assert lines[1].endswith("runs whose stack was left out of the fit (of all software stacks)")
     assert "treat it as a guess" in next(say.trust(plan(evidence=())))
 
 
