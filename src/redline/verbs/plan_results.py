@@ -72,7 +72,7 @@ class PlannedTraining(ShownPlan):
 
     def launch_script(self, framework: str) -> str:
         """The best layout as a shell script: its launch arguments or config, and as comments what these cannot say."""
-        return script.render(script.launch_script(self.plan, framework))
+        return script.launch_script(self.plan, framework)
 
     def __repr__(self) -> str:
         """ "<plan of llama-3.1-8b on 64 H100 ...: dp 64, ZeRO-2, ...; step 7.294 s, 73.4 GB, MFU 46.8 %>"."""
@@ -104,7 +104,7 @@ class PlannedServing(ShownPlan):
 
     def launch_script(self, engine: str) -> str:
         """The best way to serve as the command that starts an engine, with what it cannot say as comments."""
-        return script.render(engines.launch_script(self.plan, engine))
+        return engines.launch_script(self.plan, engine)
 
     def __repr__(self) -> str:
         return visible(f"<plan of {serving_messages.headline(self.plan)}: {serving_messages.verdict(self.plan)}>")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -45,89 +44,16 @@ from redline.plan.train.time.step_costs import StepCosts, in_columns, once_per_s
 from redline.plan.train.training_choices import Recompute
 
 
-class Workload(Protocol):
-    """`Transformer` and `Module` answer these."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def usual_stack(self) -> str:
-        """The software stack that is assumed where none is named."""
-
-    @property
-    def unit(self) -> str:
-        """What speed is counted in: tokens or samples."""
-
-    @property
-    def batch_unit(self) -> str:
-        """What a batch consists of: sequences or samples."""
-
-    @property
-    def parameters(self) -> int: ...
-
-    @property
-    def active_parameters(self) -> int:
-        """Those that each token meets."""
-
-    @property
-    def experts(self) -> int:
-        """Of a layer; 0 where there are none."""
-
-    def sequence_length(self, given: int | None) -> int:
-        """Tokens of a sequence; 1 where a batch consists of samples. Raises ParameterError where that does not fit."""
-
-    def flops_per_step(self, batch: Batch, *, adapters: bool = False) -> float:
-        """What the model needs, whatever the layout: nothing computed twice, no pair of tokens that the mask hides.
-
-        Where adapters alone are trained, no gradients of the model's own weights.
-        """
-
-    def layouts(self, batch: Batch, space: Space) -> Layout:
-        """All that are worth a look, as columns."""
-
-    def runnable(self, batch: Batch, layout: Layout, foot: Footprint) -> Mask:
-        """True where no rule stands against a layout, whatever its memory."""
-
-    def rates(self, rates: Rates, machine: Machine) -> Rates:
-        """Those of a software stack, with what is known better of this workload."""
-
-    def step_costs(self, batch: Batch, layout: Layout, rates: Rates) -> StepCosts[Column]: ...
-
-    def memory(self, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse: ...
-
-    def drawing(
-        self, batch: Batch, layout: Layout, rates: Rates, costs: StepCosts[float], *, dtype: str, half: str
-    ) -> Drawing:
-        """How the events of a simulated step are drawn."""
-
-    def trust(self, job: PlannedJob) -> Trust:
-        """The interval of the step time, and what of the job is new."""
-
-    def evidence(self, job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
-        """How well such predictions fared on measured runs; nothing where there are none."""
-
-    def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:
-        """Raise ParameterError where fields of the layout are fixed that this workload does not have."""
-
-    def objections(self, name: str, value: int, sequence: int) -> Iterator[str]:
-        """Why a field of the layout cannot have this value, whatever the rest of the layout is."""
-
-    @property
-    def must_divide(self) -> str:
-        """What has to divide what, for a message where no layout can run."""
-
-
 @dataclass(frozen=True)
 class Transformer:
     """A model of tokens."""
 
     model: Model
 
-    usual_stack = DEFAULT_STACK
-    unit = "tokens"
-    batch_unit = "sequences"
-    must_divide = "copies have to divide the batch, and tensor parallelism the heads"
+    usual_stack = DEFAULT_STACK  # where none is named
+    unit = "tokens"  # that speed is counted in
+    batch_unit = "sequences"  # that a batch consists of
+    must_divide = "copies have to divide the batch, and tensor parallelism the heads"  # where no layout can run
 
     @property
     def name(self) -> str:
@@ -143,14 +69,20 @@ class Transformer:
 
     @cached_property
     def active_parameters(self) -> int:
+        """Those that each token meets."""
         return int(active_parameters(self.model))
 
     def sequence_length(self, given: int | None) -> int:
+        """Tokens of a sequence; 1 where a batch consists of samples. Raises ParameterError where that does not fit."""
         if given is None:
             raise ParameterError("sequence", " is missing: how many tokens has a sequence, such as 4096?")
         return given
 
     def flops_per_step(self, batch: Batch, *, adapters: bool = False) -> float:
+        """What the model needs, whatever the layout: nothing computed twice, no pair of tokens that the mask hides.
+
+        Where adapters alone are trained, no gradients of the model's own weights.
+        """
         tokens = batch.sequence * batch.sequences
         forward = forward_flops(self.model, tokens, batch.sequence, Pairs.SEEN)
         backward = backward_flops(self.model, tokens, batch.sequence, Pairs.SEEN, flash=0)
@@ -158,12 +90,15 @@ class Transformer:
         return float(forward.total + backward.total - skipped)
 
     def layouts(self, batch: Batch, space: Space) -> Layout:
+        """All that are worth a look, as columns."""
         return layouts(self.model, batch, space)
 
     def runnable(self, batch: Batch, layout: Layout, foot: Footprint) -> Mask:
+        """True where no rule stands against a layout, whatever its memory."""
         return runnable(self.model, batch, layout, foot)
 
     def rates(self, rates: Rates, machine: Machine) -> Rates:
+        """Those of a software stack, with what is known better of this workload."""
         return rates
 
     def step_costs(self, batch: Batch, layout: Layout, rates: Rates) -> StepCosts[Column]:
@@ -178,9 +113,11 @@ class Transformer:
         return model_drawing(self.model, batch, layout, rates, costs, dtype=dtype, half=half)
 
     def trust(self, job: PlannedJob) -> Trust:
+        """The interval of the step time, and what of the job is new."""
         return trust_of(self._run(job))
 
     def evidence(self, job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
+        """How well such predictions fared on measured runs; nothing where there are none."""
         return evidence(self._run(job))
 
     def _run(self, job: PlannedJob) -> PlannedRun:
@@ -190,6 +127,7 @@ class Transformer:
         """It has all that a layout can divide."""
 
     def objections(self, name: str, value: int, sequence: int) -> Iterator[str]:
+        """Why a field of the layout cannot have this value, whatever the rest of the layout is."""
         if name == "tp":
             yield from self._against_tensor(value)
         if name == "pp" and value > self.model.layers:
@@ -348,3 +286,7 @@ class Module:
 
     def objections(self, name: str, value: int, sequence: int) -> Iterator[str]:
         yield from ()
+
+
+Workload = Transformer | Module
+"""A planner asks both the same questions."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from math import exp, expm1, hypot, log
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from redline.plan.train.stacks import format_kind
 if TYPE_CHECKING:
     from redline.hardware.machine import Machine
     from redline.model.model import Model
-from typing import TYPE_CHECKING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,13 +82,8 @@ class PlannedRun:
         return self.job.adapters or bool(self.model.moe_layers)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredRuns:
-    """Runs of one stack on one type of GPU that were fitted to."""
-
-    formats: frozenset[str]
-    models: frozenset[str]
-    devices: frozenset[int]
+MeasuredRuns = Mapping[str, Sequence[str | int]]
+"""Runs of one stack on one type of GPU that were fitted to: their formats, models and numbers of devices."""
 
 
 def situations(run: PlannedRun, measured: Mapping[str, Mapping[str, MeasuredRuns]]) -> Iterator[Situation]:
@@ -104,14 +97,14 @@ def situations(run: PlannedRun, measured: Mapping[str, Mapping[str, MeasuredRuns
             yield Situation.GPU_ANYWHERE
         return
     here = own.get(job.chip)
-    if here is None or format_kind(job.dtype) not in here.formats:
+    if here is None or format_kind(job.dtype) not in here["formats"]:
         yield Situation.GPU_ANYWHERE if nowhere else Situation.GPU
         known = tuple(own.values())
     else:
         known = (here,)
-    if all(shape_of(run.model) not in each.models for each in known):
+    if all(shape_of(run.model) not in each["models"] for each in known):
         yield Situation.MODEL
-    if all(job.devices not in each.devices for each in known):
+    if all(job.devices not in each["devices"] for each in known):
         yield Situation.GPUS
 
 
@@ -275,21 +268,7 @@ def _of_memory(stack: str) -> MeasuredAccuracy:
     )
 
 
-@cache
-def _measured() -> dict[str, dict[str, MeasuredRuns]]:
-    return measured_runs(accuracy_of("training")["measured"])
-
-
-def measured_runs(known: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, MeasuredRuns]]:
-    """Runs of every stack and type of GPU, as the file has them."""
-    return {
-        stack: {
-            chip: MeasuredRuns(
-                formats=frozenset(each["formats"]),
-                models=frozenset(each["models"]),
-                devices=frozenset(each["devices"]),
-            )
-            for chip, each in chips.items()
-        }
-        for stack, chips in known.items()
-    }
+def _measured() -> Mapping[str, Mapping[str, MeasuredRuns]]:
+    """By stack and GPU."""
+    measured: Mapping[str, Mapping[str, MeasuredRuns]] = accuracy_of("training")["measured"]
+    return measured
