@@ -22,6 +22,7 @@ from redline.report.plan.validation_report import page_of as page_of_validation
 from redline.report.shown_result import ShownResult
 from redline.report.terminal import visible
 from redline.report.text_parts import percent
+from redline.storage import path_of
 
 
 class ShownPlan(ShownResult):
@@ -66,9 +67,23 @@ class PlannedTraining(ShownPlan):
 
     def save_trace(self, path: str | Path, *, force: bool = False) -> None:
         """The predicted step, for Perfetto and `redline.diagnose`; a name that ends in .json.gz is compressed."""
-        from redline.verbs.plan_trace import write_predicted_trace
+        from redline.plan.train.kernels import half_format
+        from redline.plan.train.simulation.pipeline_messages import TYPES
+        from redline.plan.train.simulation.predicted import predicted_step
+        from redline.trace.perfetto import write_timelines
 
-        write_predicted_trace(self.plan, path, force=force)
+        plan, machine = self.plan, self.plan.machine
+        drawn = "fp32" if plan.dtype == "tf32" else plan.dtype  # tensors are of 32 bits
+        half = drawn if drawn in TYPES else half_format(machine)
+        predicted = predicted_step(
+            plan.step_costs,
+            float(plan.best.step_s),
+            plan.workload.drawing(plan.batch, plan.best.layout, plan.rates, plan.step_costs, dtype=drawn, half=half),
+            device=machine.driver_names[0] if machine.driver_names else machine.name,
+            memory_bytes=int(plan.device_bytes),
+        )
+        notes = tuple(predicted.notes(plan.devices))
+        write_timelines(predicted.timelines, path_of(path), made_by="redline plan train", notes=notes, force=force)
 
     def launch_script(self, framework: str) -> str:
         """The best layout as a shell script: its launch arguments or config, and as comments what these cannot say."""

@@ -36,6 +36,8 @@ SCHEDULES = {
 }
 EXECUTIONS = {"usual": Execution.USUAL, "compiled": Execution.COMPILED, "graphs": Execution.GRAPHS}
 RECOMPUTES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
+NAMED = {"schedule": SCHEDULES, "recompute": RECOMPUTES, "execution": EXECUTIONS}
+"""Of fields of a layout whose values have names: the number of each."""
 BY = ("speed", "memory", "cost")
 """What the best layout is the best in."""
 FRAMEWORKS = ("megatron", "torchtitan", "deepspeed", "accelerate", "nanotron")

@@ -34,7 +34,7 @@ from redline.plan.train.stacks import DEFAULT_STACK, abilities, machine_rates, r
 from redline.plan.train.step_cost import MemoryUse, StepTime
 from redline.plan.train.time.step import overlaps
 from redline.plan.train.time.step_costs import of_row
-from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, RECOMPUTES, SCHEDULES, TOP, Recompute
+from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, NAMED, TOP, Recompute
 from redline.plan.train.workload import Workload
 from redline.progress import Progress, ProgressStage, silent
 
@@ -352,7 +352,6 @@ def _as_columns(layout: Layout) -> Layout:
 # --- constraints that no layout meets ---------------------------------------------------------------------------------
 
 
-_NAMED: Mapping[str, Mapping[str, int]] = {"schedule": SCHEDULES, "recompute": RECOMPUTES}
 _SPLITS = ("dp", "tp", "pp", "cp")
 
 
@@ -395,5 +394,5 @@ def _refuse_product(request: TrainingRequest) -> None:
 
 
 def _listed(name: str, values: Sequence[float]) -> str:
-    words = {number: text for text, number in _NAMED.get(name, {}).items()}
+    words = {number: text for text, number in NAMED.get(name, {}).items()}
     return ",".join(words.get(int(value), f"{value:g}") for value in values)
