@@ -53,10 +53,8 @@ def _further(layout: Layout, micro_batches: int) -> Iterator[str]:
     yield ngettext(
         "{count:,} micro-batch of {size}", "{count:,} micro-batches of {size}", micro_batches
     ).format(count=micro_batches, size=int(layout.micro_batch))  # fmt: skip
-    if layout.recompute == Recompute.SELECTIVE:
-        yield _("attention recomputed")
-    if layout.recompute == Recompute.FULL:
-        yield _("all layers recomputed")
+    if layout.recompute:
+        yield value_as_text("recompute", int(layout.recompute))
     if layout.sequence_parallel:
         yield _("sequence parallel")
     if layout.offload:

@@ -53,9 +53,7 @@ def headline(plan: ServingPlan) -> str:
 def verdict(plan: ServingPlan) -> str:
     """The best way to serve, or that there is none."""
     if plan.best is not None:
-        return _("{way}: {speed} tokens/s per GPU{interval}").format(
-            way=way(plan.best), speed=count(plan.best.tokens_per_s_device), interval=_speeds(plan.best)
-        )
+        return _("{way}: {speed} tokens/s per GPU").format(way=way(plan.best), speed=_speed(plan.best))
     if not plan.points:
         tp, dtype, weights = min(plan.refused, key=lambda refusal: refusal[2])
         text = _("Nothing fits. Even tp {tp} in {dtype} needs {weights} of {device} on each GPU for weights alone.")
@@ -65,14 +63,13 @@ def verdict(plan: ServingPlan) -> str:
     return text.format(way=way(nearest), first=seconds(nearest.ttft_s.value), each=seconds(nearest.tpot_s.value))
 
 
-def _speeds(serving_point: ServingPoint) -> str:
-    """The interval of the throughput of a GPU, where it is known."""
-    figure = serving_point.tokens_per_s
+def _speed(point: ServingPoint) -> str:
+    """Throughput of a GPU, with its interval where it is known."""
+    figure = point.tokens_per_s
     if figure.low is None or figure.high is None:
-        return ""
-    return _(" ({low} to {high})").format(
-        low=count(figure.low / serving_point.tp), high=count(figure.high / serving_point.tp)
-    )
+        return count(point.tokens_per_s_device)
+    ends = {"low": count(figure.low / point.tp), "high": count(figure.high / point.tp)}
+    return _("{likely} ({low} to {high})").format(likely=count(point.tokens_per_s_device), **ends)
 
 
 def _beyond(plan: ServingPlan, serving_point: ServingPoint) -> float:

@@ -178,7 +178,7 @@ def _sections(plan: ServingPlan) -> Iterator[Section]:
     refused = tuple(say.refused(plan))
     shown: tuple[tuple[str, str, tuple[PageBlock, ...]], ...] = (
         ("frontier", _("Frontier"), (chart, *best) if plan.points else ()),
-        ("passes", _("Forward passes"), named("passes", passes(plan))),
+        ("passes", _("forward pass"), named("passes", passes(plan))),
         ("every", _("All configurations"), named("every", every(plan))),
         ("refused", _("what does not fit"), (Items(items=refused),) if refused else ()),
         ("trust", _("how far to trust this"), (Items(items=tuple(say.trust(plan))),)),

@@ -19,6 +19,7 @@ from redline.report.document import (
     ReportColumn,
     ReportTable,
     Section,
+    capital,
     named,
     table_of,
 )
@@ -198,7 +199,7 @@ def _of_left_out() -> Iterable[ReportColumn]:
 
     def name(row: Record) -> str:
         situation = row["situation"]
-        return _("of these, with experts") if row["name"] == "experts" else _(LEFT_OUT[situation])
+        return _("mixtures of experts") if row["name"] == "experts" else _(LEFT_OUT[situation])
 
     def nearest(row: Record) -> str:
         return _both(row["nearest_median"], row["nearest_ninetieth"])
@@ -264,7 +265,7 @@ def serving(validation: Record, *, brief: bool) -> ReportTable:
     columns = (
         _column(_("engine"), "engine"),
         _column(_("figure"), "metric", lambda metric: _(METRICS[metric])),
-        _column(_("left out"), "group", lambda group: _(SERVING_GROUPS[group]) if group in SERVING_GROUPS else group),
+        _column(_("left out of the fit"), "group", _serving_group),
         _column(_("groups"), "groups", count),
         *_errors("rows", "p90"),
     )
@@ -276,13 +277,17 @@ def serving(validation: Record, *, brief: bool) -> ReportTable:
     )
 
 
+def _serving_group(name: str) -> str:
+    return _(SERVING_GROUPS[name]) if name in SERVING_GROUPS else name
+
+
 def serving_groups(validation: Record) -> ReportTable:
     """Group by group: which model or GPU goes wrong."""
-    head = (_("engine"), _("left out"), _("group"), _("runs"), *map(_, METRICS.values()))
+    head = (_("engine"), _("left out of the fit"), _("group"), _("runs"), *map(_, METRICS.values()))
     rows = tuple(
         (
             group["engine"],
-            _(SERVING_GROUPS[f"{group['situation']} left out"]),
+            _serving_group(f"{group['situation']} left out"),
             clipped(group["name"], 40),
             count(group["rows"]),
             *(signed(group["bias"][metric]) if metric in group["bias"] else "-" for metric in METRICS),
@@ -302,12 +307,11 @@ def page_of(validation: Record) -> PageDocument:
     seen = _("Each point is a held-out run. On the line, prediction and measurement agree.")
     steps = Chart(name="steps_seen", data=figure(validation["step_points"], "s", 1.0), about=seen)
     memory = Chart(name="memory_seen", data=figure(validation["memory_points"], "GB", 1e9))
-    each = _("Time per output token.")
-    serving = Chart(name="serving_seen", data=figure(validation["serving_points"], "ms", 1e-3), about=each)
+    serving = Chart(name="serving_seen", data=figure(validation["serving_points"], "ms", 1e-3), about=_("TPOT"))
     of_steps = ("left_out", "left_out_stacks", "peers", "steps", "stacks", "choices", "each_choice", "unmodelled")
     sections: tuple[tuple[str, str, tuple[PageBlock, ...]], ...] = (
-        ("steps", _("Step time"), (steps, *(table for name in of_steps for table in shown[name]))),
-        ("memory", _("Memory"), (memory, *shown["memory"], *shown["verdicts"])),
+        ("steps", capital(_("step time")), (steps, *(table for name in of_steps for table in shown[name]))),
+        ("memory", capital(_("memory")), (memory, *shown["memory"], *shown["verdicts"])),
         ("serving", _("Serving"), (serving, *shown["serving"], *shown["serving_groups"])),
     )
     return PageDocument(
@@ -341,21 +345,17 @@ def _left_out(validation: Record, situation: Situation) -> Record:
 
 def _facts(validation: Record) -> list[Fact]:
     peaks, verdicts = validation["memory"]["peaks"][-1], validation["memory"]["verdicts"]
-    steps = {
-        _("step time, new model"): _left_out(validation, Situation.MODEL),
-        _("step time, new GPU"): _left_out(validation, Situation.GPU),
-        _("step time, new stack"): _left_out(validation, Situation.STACK),
-    }
-    errors = [(name, step["median"], step["ninetieth"]) for name, step in steps.items()]
+    new = _("step time, new {what}")
+    errors = []
+    for situation in (Situation.MODEL, Situation.GPU, Situation.STACK):
+        step = _left_out(validation, situation)
+        errors.append((new.format(what=_(LEFT_OUT[situation])), step["median"], step["ninetieth"]))
     errors.append((_("GPU memory"), peaks["median"], peaks["p90"]))
     wrong, lost = verdicts["false_fits"] / verdicts["failed"], validation["step"]["choice"]["median"]
     return [
-        *(
-            Fact(name=name, value=share(median), detail=_("p90 {share}").format(share=share(p90)))
-            for name, median, p90 in errors
-        ),
+        *(Fact(name=name, value=share(median), detail=f"p90 {share(p90)}") for name, median, p90 in errors),
         Fact(name=_("wrongly predicted to fit"), value=share(wrong)),
-        Fact(name=_("layout choice"), value=share(lost), detail=_("median throughput loss")),
+        Fact(name=_("layout choice"), value=share(lost), detail=_("median loss")),
     ]
 
 

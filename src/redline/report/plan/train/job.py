@@ -61,7 +61,7 @@ def days(number: float) -> str:
         return _("never ends")
     if number < 2:
         return _("{hours:.1f} hours").format(hours=24 * number)
-    return _("{days:,.0f} days").format(days=number) if number >= 100 else _("{days:.1f} days").format(days=number)
+    return _("{days} days").format(days=f"{number:,.0f}" if number >= 100 else f"{number:.1f}")
 
 
 def duration(time_s: float) -> str:

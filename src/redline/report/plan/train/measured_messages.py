@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from redline.plan.train.measured import ACCOUNTS, EVERY, PARTS, STEP, AnchoredAccuracy, FittedJob, MovedConstant
 from redline.report.document import ReportTable
-from redline.report.language import _, marked, sentences
+from redline.report.language import _, listed, marked, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import seconds, share
 from redline.report.text_parts import clipped
@@ -54,11 +54,9 @@ def accounts(fitted: FittedJob) -> ReportTable:
 def _notes(fitted: FittedJob) -> Iterator[str]:
     moved = [_constant(each) for each in fitted.moved[:_SHOWN_CONSTANTS]]
     if moved:
-        yield _("Constants fitted to it, of {stack}: {constants}.").format(
-            stack=_("the software stack"), constants=_(", ").join(moved)
-        )
+        yield _("Constants of the software stack fitted to it: {constants}.").format(constants=listed(moved))
     if fitted.measured.inferred:
-        yield _("Read from the recording: {names}.").format(names=_(", ").join(fitted.measured.inferred))
+        yield _("Read from the recording: {names}.").format(names=listed(fitted.measured.inferred))
     if fitted.measured.unseen:
         yield sentences([f"{remark}." for remark in map(_, fitted.measured.unseen)])
 

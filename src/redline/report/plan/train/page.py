@@ -12,7 +12,6 @@ from redline.report.document import (
     LabelledLines,
     PageBlock,
     PageDocument,
-    Paragraph,
     Section,
     TemplateDrawing,
     capital,
@@ -61,7 +60,7 @@ def _sections(plan: TrainingPlan, job: JobCost | None, sizes: Sequence[TrainingP
         ("sizes", _("GPUs"), named("sizes", by_size)),
         ("measured", _("measured"), named("measured", accounts)),
         ("traffic", _("communication"), named("overlaps", tables.overlaps(plan))),
-        ("layouts", _("Layouts"), (*_chart(plan), *ranked) if ranked else ()),
+        ("layouts", _("layouts"), (*_chart(plan), *ranked) if ranked else ()),
         ("others", _("Why not other layouts"), _others(plan)),
         ("job", _("whole job"), _whole_job(plan, job)),
         ("trust", _("how far to trust this"), (Items(items=tuple(say.trust(plan))),)),
@@ -83,10 +82,9 @@ def _others(plan: TrainingPlan) -> tuple[PageBlock, ...]:
     table = named("alternatives", tables.alternatives(plan, brief=False))
     if not table:
         return ()
-    about = _("For each value that the best layout does not use: the best layout with it, and why it is worse.")
     changes = say.changes(plan)
     better = (Items(title=capital(_("what a better machine would change")), items=changes),) if changes else ()
-    return (Paragraph(text=about), *table, *better)
+    return (*table, *better)
 
 
 def _whole_job(plan: TrainingPlan, job: JobCost | None) -> tuple[PageBlock, ...]:
@@ -221,10 +219,6 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
             "Time of the compute that could hide an exchange, over the time of the exchange alone. From 1 on "
             "it can be hidden; how much is hidden depends on the software."
         ),
-    ),
-    (
-        marked("frontier"),
-        marked("Pareto frontier of step time and memory."),
     ),
     (
         marked("goodput"),

@@ -1,7 +1,7 @@
 """What the plan of a training job says, in sentences."""
 
 from collections.abc import Iterator, Mapping
-from math import isfinite, isinf
+from math import isfinite
 
 from redline.plan.train.search.plan import Candidate, TrainingPlan
 from redline.plan.train.search.plan_trust import NOISY, MeasuredAccuracy, Situation, is_gpu
@@ -9,9 +9,21 @@ from redline.plan.train.search.search import Alternative, Change
 from redline.plan.train.stacks import DEFAULT_STACK
 from redline.plan.train.time.step import Overlap
 from redline.report.figure_names import unused_of
-from redline.report.language import _, clauses, marked, ngettext, sentences
+from redline.report.language import _, clauses, listed, marked, ngettext, sentences
 from redline.report.plan import amounts, layouts
-from redline.report.plan.amounts import UNITS, chance, count, errors, gigabytes, oom, seconds, share, times, within
+from redline.report.plan.amounts import (
+    LEFT_OUT,
+    UNITS,
+    chance,
+    count,
+    errors,
+    gigabytes,
+    oom,
+    seconds,
+    share,
+    times,
+    within,
+)
 from redline.report.plan.train import measured_messages
 from redline.report.text_parts import clipped
 
@@ -41,20 +53,14 @@ HOLDERS: Mapping[str, str] = {
     "communicators_bytes": marked("communicators"),
     "allocator_bytes": marked("allocator overhead"),
 }
-OVERLAPS: Mapping[str, str] = {
-    "data": marked("gradients under the backward pass"),
-    "gather": marked("weights under a layer's compute"),
-    "tensor": marked("TP communication under a layer's compute"),
-    "context": marked("CP communication under a layer's compute"),
-    "expert": marked("EP communication under a layer's compute"),
-    "pipeline": marked("sends under a stage's compute"),
-}
+_HIDDEN = ("gather", "tensor", "context", "expert", "pipeline")
+OVERLAPS: Mapping[str, str] = {"data": PARTS["reduce_s"], **{kind: PARTS[f"{kind}_s"] for kind in _HIDDEN}}
 BETTER: Mapping[str, str] = {
-    "memory": marked("{factor} the memory"),
-    "network": marked("{factor} the network between nodes"),
-    "links": marked("{factor} the links inside a node"),
-    "compute": marked("{factor} the compute"),
-    "host": marked("{factor} the host time"),
+    "memory": marked("GPU memory"),
+    "network": marked("network between nodes"),
+    "links": marked("links inside a node"),
+    "compute": marked("compute rate"),
+    "host": marked("host time"),
 }
 _FAINT = 0.005  # a change of less is none
 _TWICE = 2.0  # from here on a multiple is easier to read than a share
@@ -216,12 +222,9 @@ def why(alternative: Alternative, plan: TrainingPlan) -> str:
     if alternative.slower < 1 + _FAINT:
         return _("the difference is within the prediction error")
     part = _(PARTS[f"{alternative.cause}_s"])
-    if isinf(alternative.grown):
-        said = _("{part}: {time}, up from 0").format(part=part, time=seconds(alternative.grown_s))
-    else:
-        said = _("{part}: {times}, {time} more").format(
-            part=part, times=times(alternative.grown), time=seconds(alternative.grown_s)
-        )
+    said = _("{part}: {time} more").format(part=part, time=seconds(alternative.grown_s))
+    if isfinite(alternative.grown):
+        said = f"{said} ({times(alternative.grown)})"
     return clauses([said, _("crosses nodes")]) if _leaves_the_node(alternative, plan) else said
 
 
@@ -242,8 +245,8 @@ def changes(plan: TrainingPlan) -> tuple[str, ...]:
 
 def change(better: Change) -> str:
     """What a better machine would change."""
-    text = _("{what}: {effect}")
-    return text.format(what=_(BETTER[better.what]).format(factor=f"{better.factor:g}x"), effect=effect(better))
+    text = _("{factor} the {what}: {effect}")
+    return text.format(factor=f"{better.factor:g}x", what=_(BETTER[better.what]), effect=effect(better))
 
 
 def effect(better: Change) -> str:
@@ -266,9 +269,6 @@ def effect(better: Change) -> str:
 # What a plan has in common with no run that was fitted to.
 NEW = {
     Situation.LAYOUT: marked("runs of this model on as many of these GPUs with this software were fitted to"),
-    Situation.MODEL: marked("a model that was not measured on this GPU with this software"),
-    Situation.GPUS: marked("a number of GPUs that was not measured with this software"),
-    Situation.GPU: marked("a GPU or number format that was not measured with this software"),
     Situation.GPU_ANYWHERE: marked("a GPU of which no runs are published"),
     Situation.STACK: marked("software that is not known: give --stack if it is one of those that were measured"),
 }
@@ -278,7 +278,11 @@ def known(plan: TrainingPlan) -> str:
     """For the first lines: what is new about the plan, and how far such plans were off."""
     if plan.measured is not None:
         return measured_messages.known(plan.measured.accuracy)
-    said = [clauses([_(NEW[Situation(new)]) for new in plan.trust.situations])] if plan.trust.situations else []
+    said = [_(NEW[new]) for new in plan.trust.situations if new in NEW]
+    of_gpu = {Situation.GPU: _("GPU or number format")}
+    words = [of_gpu.get(new) or _(LEFT_OUT[new]) for new in plan.trust.situations if new not in NEW]
+    if words:
+        said.append(_("not measured with this software: {what}").format(what=listed(words)))
     said.append(evidence(_accuracy(plan, "step"), plan.stack))
     if plan.trust.profile_error > NOISY:
         said.append(
