@@ -12,7 +12,7 @@ from redline.report.html.frame import page_text
 from redline.report.language import speaking
 from redline.report.plan import serving_report as serve_page
 from redline.report.plan import validation_report as validate_page
-from redline.report.plan.train import page as train_page
+from redline.report.plan.train import training_report as train_page
 from redline.report.terminal import visible_lines
 from tests.support.browsing import PAYLOADS, check_page, opened
 from tests.support.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation

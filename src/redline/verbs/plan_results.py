@@ -17,7 +17,6 @@ from redline.report.plan.launch import engines, script
 from redline.report.plan.layouts import as_text
 from redline.report.plan.serving_report import page_of as page_of_serving
 from redline.report.plan.train import training_messages, training_report
-from redline.report.plan.train.page import page_of as page_of_training
 from redline.report.plan.validation_report import page_of as page_of_validation
 from redline.report.shown_result import ShownResult
 from redline.report.terminal import visible
@@ -60,7 +59,7 @@ class PlannedTraining(ShownPlan):
         return training_report.brief_of(self.plan, self.job)
 
     def page(self) -> PageDocument:
-        return page_of_training(self.plan, self.job, self.sizes)
+        return training_report.page_of(self.plan, self.job, self.sizes)
 
     def record(self) -> dict[str, Any]:
         return training_report.record_of(self.plan, self.job, self.sizes)

@@ -19,7 +19,6 @@ from redline.plan.train.memory.use import Mask, memory_use, module_memory, runna
 from redline.plan.train.search.plan_trust import (
     MeasuredAccuracy,
     PlannedJob,
-    PlannedRun,
     Trust,
     evidence,
     guess,
@@ -114,14 +113,11 @@ class Transformer:
 
     def trust(self, job: PlannedJob) -> Trust:
         """The interval of the step time, and what of the job is new."""
-        return trust_of(self._run(job))
+        return trust_of(replace(job, model=self.model))
 
     def evidence(self, job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
         """How well such predictions fared on measured runs; nothing where there are none."""
-        return evidence(self._run(job))
-
-    def _run(self, job: PlannedJob) -> PlannedRun:
-        return PlannedRun(job=job, model=self.model)
+        return evidence(replace(job, model=self.model))
 
     def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:
         """It has all that a layout can divide."""

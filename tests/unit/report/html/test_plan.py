@@ -13,8 +13,8 @@ from redline.report.language import speaking
 from redline.report.plan import serving_messages as say_serve
 from redline.report.plan import serving_report as serve_page
 from redline.report.plan import validation_report as validate_page
-from redline.report.plan.train import page as train_page
 from redline.report.plan.train import training_messages as say
+from redline.report.plan.train import training_report as train_page
 from redline.report.plan.train.tables import COLOURS
 from tests.support.made_plans import changes, job, llama, nothing_fits, plan, point, serving_plan, validation
 from tests.support.pages import data_of, visible

@@ -31,7 +31,7 @@ from redline.plan.train.search.search import (
 )
 from redline.plan.train.search.space import Space, listed_divisors
 from redline.plan.train.stacks import DEFAULT_STACK, abilities, machine_rates, rates_of, stack
-from redline.plan.train.step_cost import MemoryUse, StepTime
+from redline.plan.train.step_cost import MemoryUse, StepTime, row_of
 from redline.plan.train.time.step import overlaps
 from redline.plan.train.time.step_costs import of_row
 from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, NAMED, TOP, Recompute
@@ -166,7 +166,7 @@ def plan_training(request: TrainingRequest, progress: Progress = silent) -> Trai
     layouts = search(job, space, by=request.by, accepted_chance=request.accepted_chance)
     if not len(layouts.every):
         raise UsageError(_nothing(request))
-    best = layouts.every.row(0) if layouts.fitting else layouts.every.row(int(np.argmin(layouts.every.peak_bytes)))
+    best = row_of(layouts.every, 0 if layouts.fitting else int(np.argmin(layouts.every.peak_bytes)))
     costs = of_row(job.workload.step_costs(job.batch, _as_columns(best.layout), job.rates))
     device_bytes = float(job.rates.device_bytes)
     safe = safer(layouts)
@@ -187,12 +187,12 @@ def plan_training(request: TrainingRequest, progress: Progress = silent) -> Trai
         considered=len(layouts.every),
         fitting=layouts.fitting,
         best=_candidate(job, best, request, fitted),
-        safer=None if safe is None else _candidate(job, layouts.every.row(safe), request, fitted),
+        safer=None if safe is None else _candidate(job, row_of(layouts.every, safe), request, fitted),
         step_costs=costs,
         rates=job.rates,
         ranked=tuple(_candidate(job, evaluated, request, fitted) for evaluated in _first(layouts, request.top)),
         frontier=tuple(
-            _candidate(job, layouts.every.row(int(row)), request, fitted) for row in _shown(frontier(layouts))
+            _candidate(job, row_of(layouts.every, int(row)), request, fitted) for row in _shown(frontier(layouts))
         ),
         overlaps=overlaps(costs, best.time),
         alternatives=alternatives(layouts, device_bytes) if layouts.fitting else (),
@@ -296,7 +296,7 @@ def _first(layouts: FoundLayouts, count: int) -> list[Evaluated]:
     """The best ones, without those that cost what a simpler one costs."""
     costs = np.stack([layouts.every.step_s, layouts.every.peak_bytes], axis=1)[: max(layouts.fitting, 1)]
     _, rows = np.unique(np.round(np.log(costs) / ALIKE), axis=0, return_index=True)
-    return [layouts.every.row(int(row)) for row in np.sort(rows)[: min(count, layouts.fitting)]]
+    return [row_of(layouts.every, int(row)) for row in np.sort(rows)[: min(count, layouts.fitting)]]
 
 
 def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
