@@ -47,17 +47,8 @@ class PassTime:
         total: Column = np.sum(self.parts, axis=0)
         return total
 
-    @property
-    def limit(self) -> Column:
-        """Which Limit, per row."""
-        most: Column = np.argmax(np.stack(self.parts), axis=0).astype(np.float64)
-        return most
-
     def times(self, factor: Column) -> "PassTime":
         return PassTime(**{name: part * factor for name, part in vars(self).items()})
-
-    def plus(self, other: "PassTime") -> "PassTime":
-        return PassTime(**{name: part + getattr(other, name) for name, part in vars(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)

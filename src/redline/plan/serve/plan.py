@@ -111,11 +111,6 @@ def serve(setup: Setup, traffic: Traffic) -> ServeOutcome:
     )
 
 
-def best(setup: Setup, traffic: Traffic) -> ServeOutcome:
-    """The most output per second: as many sequences as memory has room for."""
-    return serve(setup, replace(traffic, concurrency=np.inf))
-
-
 def _batch(most: Column, setup: Setup, traffic: Traffic) -> Column:
     """Sequences in flight: as many as are asked for, have room, may be, and are there at all."""
     requests = column(traffic.requests)

@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Mapping
 from math import isfinite
 
+from redline.plan.train import measured as measured_step
+from redline.plan.train.measured import ACCOUNTS, EVERY, STEP, AnchoredAccuracy, FittedJob, MovedConstant
 from redline.plan.train.search.plan import Candidate, TrainingPlan
 from redline.plan.train.search.plan_trust import NOISY, MeasuredAccuracy, Situation, is_gpu
 from redline.plan.train.search.search import Alternative, Change
 from redline.plan.train.stacks import DEFAULT_STACK
 from redline.plan.train.time.step import Overlap
+from redline.report.document import ReportTable
 from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext, sentences
 from redline.report.plan import amounts, layouts
@@ -24,7 +27,6 @@ from redline.report.plan.amounts import (
     times,
     within,
 )
-from redline.report.plan.train import measured_messages
 from redline.report.text_parts import clipped
 
 PARTS: Mapping[str, str] = {
@@ -277,7 +279,7 @@ NEW = {
 def known(plan: TrainingPlan) -> str:
     """For the first lines: what is new about the plan, and how far such plans were off."""
     if plan.measured is not None:
-        return measured_messages.known(plan.measured.accuracy)
+        return anchored(plan.measured.accuracy)
     said = [_(NEW[new]) for new in plan.trust.situations if new in NEW]
     of_gpu = {Situation.GPU: _("GPU or number format")}
     words = [of_gpu.get(new) or _(LEFT_OUT[new]) for new in plan.trust.situations if new not in NEW]
@@ -297,7 +299,7 @@ def trust(plan: TrainingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
     for what, name in (("step", _("step time")), ("memory", memory_name(plan))):
         if what == "step" and plan.measured is not None:
-            yield measured_messages.trust(plan.measured.accuracy)
+            yield _anchored_trust(plan.measured.accuracy)
             continue
         yield _("{name}: {evidence}").format(name=name, evidence=evidence(_accuracy(plan, what), plan.stack))
     if plan.evidence:
@@ -375,3 +377,90 @@ def per_second_and_gpu(plan: TrainingPlan) -> str:
 
 def speed_axis(plan: TrainingPlan) -> str:
     return _("{unit} per second and GPU").format(unit=_(UNITS[plan.unit]))
+
+
+# --- the measured step that constants were fitted to ------------------------------------------------------------------
+
+
+ACCOUNT_TEXTS: Mapping[str, str] = {
+    "compute": marked("compute"),
+    "optimizer": marked("optimizer"),
+    "host": marked("host"),
+    "communication": marked("exposed communication"),
+    "waiting": marked("waiting for other stages"),
+    "traffic": marked("all communication, hidden or not"),
+    "matmuls": marked("of compute: matmuls"),
+    "attention": marked("of compute: attention"),
+}
+_SHOWN_CONSTANTS = 6
+
+
+def measured_fact(fitted: FittedJob) -> str:
+    measured = fitted.measured
+    micro_batches = int(measured.batch.sequences / (measured.layout.dp * measured.layout.micro_batch))
+    text = _("{step} per step of {layout}; predicted without it: {before}, with it: {after}")
+    return text.format(
+        step=seconds(measured.step_s),
+        layout=layouts.as_text(measured.layout, micro_batches),
+        before=seconds(fitted.before[STEP]),
+        after=seconds(fitted.after[STEP]),
+    )
+
+
+def measured_accounts(fitted: FittedJob) -> ReportTable:
+    """Account by account, as far as they were recorded."""
+    measured = fitted.measured
+    known = (measured.accounts, fitted.before, fitted.after)
+    rows = [
+        (_(ACCOUNT_TEXTS[name]), *(seconds(amounts[name]) for amounts in known))
+        for name in (*ACCOUNTS, *measured_step.PARTS)
+        if name in measured.accounts
+    ]
+    rows.append((_("= step"), *map(seconds, (measured.step_s, fitted.before[STEP], fitted.after[STEP]))))
+    return ReportTable(
+        title=_("the measured step, account by account"),
+        head=(_("account"), _("measured"), _("predicted before"), _("after the fit")),
+        rows=tuple(rows),
+        notes=tuple(_fit_notes(fitted)),
+    )
+
+
+def _fit_notes(fitted: FittedJob) -> Iterator[str]:
+    moved = [_constant(each) for each in fitted.moved[:_SHOWN_CONSTANTS]]
+    if moved:
+        yield _("Constants of the software stack fitted to it: {constants}.").format(constants=listed(moved))
+    if fitted.measured.inferred:
+        yield _("Read from the recording: {names}.").format(names=listed(fitted.measured.inferred))
+    if fitted.measured.unseen:
+        yield sentences([f"{remark}." for remark in map(_, fitted.measured.unseen)])
+
+
+def _constant(moved: MovedConstant) -> str:
+    return f"{moved.name} {moved.before:.3g} -> {moved.after:.3g}"
+
+
+def anchored(accuracy: AnchoredAccuracy | None) -> str:
+    """For the first lines."""
+    if accuracy is None:
+        return _("from a measured step of this job, on a machine without published runs: never scored")
+    text = _("from a measured step of this job: median error {median}, p90 {p90}")
+    return text.format(median=share(accuracy.median), p90=share(accuracy.p90))
+
+
+def _anchored_trust(accuracy: AnchoredAccuracy | None) -> str:
+    if accuracy is None:
+        return _("{name}: {evidence}").format(name=_("step time"), evidence=anchored(None))
+    text = _(
+        "step time from a measured step of the same job: median error {median}, p90 {p90}, on other layouts of "
+        "published jobs ({jobs:,}, {whose}) whose models were left out; without the step {median_without}, "
+        "{p90_without}"
+    )
+    whose = _("of all software stacks") if accuracy.stack == EVERY else _("of {stack}")
+    return text.format(
+        median=share(accuracy.median),
+        p90=share(accuracy.p90),
+        median_without=share(accuracy.median_without),
+        p90_without=share(accuracy.p90_without),
+        jobs=accuracy.jobs,
+        whose=whose.format(stack=clipped(accuracy.stack, 40)),
+    )

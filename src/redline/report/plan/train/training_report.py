@@ -32,7 +32,6 @@ from redline.report.language import _, marked, sentences
 from redline.report.plan import layouts
 from redline.report.plan.amounts import chance, count, digits, figures, gigabytes, parameters, plain, seconds, share
 from redline.report.plan.train import job as say_job
-from redline.report.plan.train import measured_messages as say_measured
 from redline.report.plan.train import tables
 from redline.report.plan.train import training_messages as say
 from redline.report.terminal import width_of
@@ -57,7 +56,7 @@ def document_of(
         blocks=(
             *([tables.sizes(sizes, refused, plan)] if len(sizes) + len(refused) > 1 else []),
             _first(plan),
-            *([] if plan.measured is None else [say_measured.accounts(plan.measured)]),
+            *([] if plan.measured is None else [say.measured_accounts(plan.measured)]),
             tables.step_bars(plan),
             tables.overlaps(plan),
             tables.memory_bars(plan),
@@ -89,7 +88,7 @@ def facts(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
     yield _("machine"), say.machine(plan)
     yield _("batch"), say.batch(plan)
     if plan.measured is not None:
-        yield _("measured"), say_measured.fact(plan.measured)
+        yield _("measured"), say.measured_fact(plan.measured)
     yield _("step"), say.step(plan, plan.best)
     yield _("speed"), say.speed(plan, plan.best)
     yield say.memory_name(plan), say.memory(plan, plan.best)
@@ -138,7 +137,7 @@ def _sections(plan: TrainingPlan, job: JobCost | None, sizes: Sequence[TrainingP
     drawn = TemplateDrawing(template="plan_bars.html.j2", values=bars)
     yield Section(name="step", link=capital(_("step")), blocks=(drawn,), style="first even")
     by_size = tables.sizes(sizes, (), plan) if len(sizes) > 1 else None
-    accounts = None if plan.measured is None else say_measured.accounts(plan.measured)
+    accounts = None if plan.measured is None else say.measured_accounts(plan.measured)
     ranked = named("ranked", tables.ranked(plan, brief=False))
     shown: tuple[tuple[str, str, tuple[PageBlock, ...]], ...] = (
         ("sizes", _("GPUs"), named("sizes", by_size)),
