@@ -207,9 +207,15 @@ def evidence(job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
 
 
 def _accuracy(what: str, situation: Situation, errors: Mapping[str, Any]) -> MeasuredAccuracy:
-    counted = {"rows": int(errors["rows"]), "groups": int(errors.get("groups", 1))}
-    known = {name: errors[name] for name in ("stack", "median", "p90")}
-    return MeasuredAccuracy(what=what, situation=situation, **counted, **known)
+    return MeasuredAccuracy(
+        what=what,
+        situation=situation,
+        stack=errors["stack"],
+        rows=int(errors["rows"]),
+        groups=int(errors.get("groups", 1)),
+        median=errors["median"],
+        p90=errors["p90"],
+    )
 
 
 def profile_error(machine: Machine, dtype: str) -> float:
