@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from redline.report.language import _, clauses, marked
+from redline.report.language import _, clauses, listed, marked
 from redline.report.text_parts import clipped, interval
 from redline.units import format_bytes, format_ns
 
@@ -57,12 +57,14 @@ def share(part: float) -> str:
     return f"{100 * part:.1f} %"
 
 
-def parameters(total: int, active: int) -> str:
+def parameters(total: int, active_ones: int) -> str:
     """Of a model, and those that one token meets."""
-    if active == total:
-        return _("{total} parameters").format(total=count(total))
-    text = _("{total} parameters, {active} active per token")
-    return text.format(total=count(total), active=count(active))
+    said = _("{total} parameters").format(total=count(total))
+    return said if active_ones == total else listed([said, active(active_ones)])
+
+
+def active(number: int) -> str:
+    return _("{count} active per token").format(count=count(number))
 
 
 # --- how sure a plan is -----------------------------------------------------------------------------------------------

@@ -162,8 +162,8 @@ def page_of(plan: ServingPlan) -> PageDocument:
         sections=tuple(_sections(plan)),
         drawers=("plan_charts.js",),
         words={
-            "user_speed": _("tokens per second of one user"),
-            "device_speed": _("{unit} per second and GPU").format(unit=_("tokens")),
+            "user_speed": _("tokens/s/user"),
+            "device_speed": _("{unit}/s/GPU").format(unit=_("tokens")),
         },
     )
 

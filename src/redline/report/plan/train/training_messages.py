@@ -375,10 +375,6 @@ def per_second_and_gpu(plan: TrainingPlan) -> str:
     return _("{unit}/s/GPU").format(unit=_(UNITS[plan.unit]))
 
 
-def speed_axis(plan: TrainingPlan) -> str:
-    return _("{unit} per second and GPU").format(unit=_(UNITS[plan.unit]))
-
-
 # --- the measured step that constants were fitted to ------------------------------------------------------------------
 
 

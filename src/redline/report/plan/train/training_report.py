@@ -30,7 +30,18 @@ from redline.report.document import (
 )
 from redline.report.language import _, marked, sentences
 from redline.report.plan import layouts
-from redline.report.plan.amounts import chance, count, digits, figures, gigabytes, parameters, plain, seconds, share
+from redline.report.plan.amounts import (
+    active,
+    chance,
+    count,
+    digits,
+    figures,
+    gigabytes,
+    parameters,
+    plain,
+    seconds,
+    share,
+)
 from redline.report.plan.train import job as say_job
 from redline.report.plan.train import tables
 from redline.report.plan.train import training_messages as say
@@ -115,10 +126,10 @@ def page_of(plan: TrainingPlan, job: JobCost | None = None, sizes: Sequence[Trai
     """`sizes` are the plans for all numbers of GPUs that were asked for."""
     words = {
         "memory": _("memory at the peak, GB per GPU"),
-        "best": _("the best"),
+        "best": _("best"),
         "frontier": _("Pareto frontier of step time and memory"),
         "others": _("other good layouts"),
-        "speed": say.speed_axis(plan),
+        "speed": say.per_second_and_gpu(plan),
     }
     return PageDocument(
         title=say.headline(plan),
@@ -225,9 +236,7 @@ def _job_facts(job: JobCost) -> Iterator[Fact]:
 
 
 def _active(plan: TrainingPlan) -> str:
-    if plan.active_parameters == plan.parameters:
-        return ""
-    return _("{count} active").format(count=count(plan.active_parameters))
+    return "" if plan.active_parameters == plan.parameters else active(plan.active_parameters)
 
 
 # --- the chart --------------------------------------------------------------------------------------------------------
