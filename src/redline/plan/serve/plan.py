@@ -326,14 +326,8 @@ def _evidence(request: ServingRequest) -> Iterator[ServingEvidence]:
     for metric in ("tpot_s", "ttft_s", "latency_s", "tokens_per_s"):
         trust = request.trust(metric)
         if trust is not None:
-            yield ServingEvidence(
-                metric=metric,
-                engine=trust.engine,
-                rows=trust.rows,
-                groups=trust.groups,
-                median=trust.median,
-                p90=trust.p90,
-            )
+            told = {name: getattr(trust, name) for name in ("engine", "rows", "groups", "median", "p90")}
+            yield ServingEvidence(metric=metric, **told)
 
 
 def _best(meeting: Sequence[ServingPoint]) -> ServingPoint | None:
@@ -388,30 +382,26 @@ def _sizes(request: ServingRequest) -> tuple[int, ...]:
 
 def _point(request: ServingRequest, deployments: Frontier, row: int) -> ServingPoint:
     outcome = deployments.outcome
-    ttft_s, tpot_s = _at(outcome.ttft_s, row), _at(outcome.tpot_s, row)
-    too_slow = (request.most_ttft_s is not None and ttft_s > request.most_ttft_s) or (
-        request.most_tpot_s is not None and tpot_s > request.most_tpot_s
-    )
+    figures: dict[str, Any] = {
+        name: _at(value, row) for name, value in vars(outcome).items() if isinstance(value, np.ndarray)
+    }
+    ranged: dict[str, Any] = {
+        name: _ranged(request, name, figures[name]) for name in ("ttft_s", "tpot_s", "latency_s", "tokens_per_s")
+    }
+    limits = (("ttft_s", request.most_ttft_s), ("tpot_s", request.most_tpot_s))
     tp = int(deployments.tp[row])
-    ttft, tpot = _ranged(request, "ttft_s", ttft_s), _ranged(request, "tpot_s", tpot_s)
     return ServingPoint(
         tp=tp,
         attention_dp=int(deployments.attention_dp[row]),
         dtype=deployments.format_names[row],
         concurrency=int(deployments.concurrency[row]),
-        batch=_at(outcome.batch, row),
-        most=_at(outcome.most, row),
         copies=1 if request.devices is None else request.devices // tp,
-        ttft_s=ttft,
-        tpot_s=tpot,
-        latency_s=_ranged(request, "latency_s", _at(outcome.latency_s, row)),
-        tokens_per_s=_ranged(request, "tokens_per_s", _at(outcome.tokens_per_s, row)),
         step_s=tuple(_at(part, row) for part in outcome.step.parts),
         prompt_s=tuple(_at(part, row) for part in outcome.prompt.parts),
-        weights_bytes=_at(outcome.weights_bytes, row),
-        cache_bytes=_at(outcome.cache_bytes, row),
-        meets=not too_slow,
-        chance_of_missing=_chance_of_missing(request, ttft, tpot),
+        meets=all(most is None or figures[name] <= most for name, most in limits),
+        chance_of_missing=_chance_of_missing(request, ranged["ttft_s"], ranged["tpot_s"]),
+        **ranged,
+        **{name: figures[name] for name in ("batch", "most", "weights_bytes", "cache_bytes")},
     )
 
 
