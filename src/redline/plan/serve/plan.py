@@ -283,6 +283,12 @@ class ServingRequest:
         return trust_of(self.engine, self.situation, metric)
 
 
+_SHOWN_OF_REQUEST = (
+    "model", "machine", "engine", "situation", "cache_dtype", "prompt", "output", "devices", "price", "most_ttft_s",
+    "most_tpot_s",
+)  # fmt: skip
+
+
 def plan_serving(request: ServingRequest) -> ServingPlan:
     """All ways to serve that have room, and the best of them."""
     if not request.model.causal:
@@ -291,23 +297,14 @@ def plan_serving(request: ServingRequest) -> ServingPlan:
     fitting = np.flatnonzero(deployments.outcome.fits > 0)
     points = {int(row): _point(request, deployments, int(row)) for row in fitting}
     meeting = [point for point in points.values() if point.meets]
+    asked = {name: getattr(request, name) for name in _SHOWN_OF_REQUEST}
     return ServingPlan(
-        model=request.model,
+        **asked,
         parameters=int(count_parameters(request.model).total),
         active_parameters=int(active_parameters(request.model)),
-        machine=request.machine,
         device_bytes=float(device_of(request.machine).memory_bytes),
-        engine=request.engine,
         measured_here=request.measured is not None or measured_on(request.engine, request.gpu),
-        situation=request.situation,
         measured=_measured(request),
-        cache_dtype=request.cache_dtype,
-        prompt=request.prompt,
-        output=request.output,
-        devices=request.devices,
-        price=request.price,
-        most_ttft_s=request.most_ttft_s,
-        most_tpot_s=request.most_tpot_s,
         points=tuple(points.values()),
         refused=_refused(deployments),
         best=_best(meeting),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,20 +170,15 @@ def plan_training(request: TrainingRequest, progress: Progress = silent) -> Trai
     costs = of_row(job.workload.step_costs(job.batch, _as_columns(best.layout), job.rates))
     device_bytes = float(job.rates.device_bytes)
     safe = safer(layouts)
+    asked = ("workload", "machine", "dtype", "stack", "devices", "by", "accepted_chance")
     return TrainingPlan(
-        workload=request.workload,
+        **{name: getattr(request, name) for name in asked},
         parameters=request.workload.parameters,
         active_parameters=request.workload.active_parameters,
         flops_per_step=_flops(job, best.layout),
-        machine=request.machine,
-        dtype=request.dtype,
-        stack=request.stack,
-        devices=request.devices,
         devices_per_node=space.devices_per_node,
         device_bytes=device_bytes,
         batch=job.batch,
-        by=request.by,
-        accepted_chance=request.accepted_chance,
         considered=len(layouts.every),
         fitting=layouts.fitting,
         best=_candidate(job, best, request, fitted),
@@ -216,12 +211,7 @@ def _fitted(request: TrainingRequest) -> FittedJob | None:
     """What a measured step of the job tells of its constants."""
     if request.measured is None:
         return None
-    bare = machine_rates(
-        request.machine,
-        request.dtype,
-        devices_per_node=request.devices_per_node,
-        nic_bytes_per_s=request.nic_bytes_per_s,
-    )
+    bare = machine_rates(request.machine, request.dtype, **_links(request))
     usual = stack(request.stack, request.machine.base or request.machine.name, request.dtype)
     known = is_measured(_planned(request))
     return fit_to_measured(
@@ -235,13 +225,16 @@ def _fitted(request: TrainingRequest) -> FittedJob | None:
     )
 
 
+def _links(request: TrainingRequest) -> dict[str, Any]:
+    return {"devices_per_node": request.devices_per_node, "nic_bytes_per_s": request.nic_bytes_per_s}
+
+
 def _job(request: TrainingRequest, fitted: FittedJob | None = None) -> TrainingJob:
     rates = rates_of(
         request.machine,
         request.dtype,
         request.stack,
-        devices_per_node=request.devices_per_node,
-        nic_bytes_per_s=request.nic_bytes_per_s,
+        **_links(request),
         software=None if fitted is None else fitted.software,
     )
     if not rates.device_bytes:
