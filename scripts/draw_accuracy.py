@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from redline.plan.validation import Scatter, published
+from redline.plan.accuracy import accuracy_of
 from redline.report.document import ReportTable
 from redline.report.plan import validation_report as tables
 
@@ -41,6 +42,8 @@ def renewed(page: str, shown: Mapping[str, ReportTable]) -> str:
 
 # --- pictures ---------------------------------------------------------------------------------------------------------
 
+Cloud = Mapping[str, Any]
+"""Measured and predicted figures of runs that belong together."""
 SIDE, LEFT, TOP, BOTTOM, RIGHT = 380.0, 62.0, 40.0, 48.0, 18.0
 WITHIN = 1.25
 FAMILIES = {
@@ -76,7 +79,7 @@ STEP = Axis(0.05, 1000.0, (0.1, 1, 10, 100, 1000), "s")
 MEMORY = Axis(0.8, 200.0, (1, 4, 16, 64), "GB", 1e9)
 
 
-def picture(title: str, points: Sequence[Scatter], axis: Axis) -> str:
+def picture(title: str, points: Sequence[Cloud], axis: Axis) -> str:
     """Predicted against measured: on the line they are equal, in the grey band within 25 %."""
     width, height = LEFT + SIDE + RIGHT, TOP + SIDE + BOTTOM
     size = f"{width:.0f} {height:.0f}"
@@ -117,18 +120,18 @@ def _frame(axis: Axis) -> list[str]:
     return parts
 
 
-def _clouds(points: Sequence[Scatter], axis: Axis) -> list[str]:
+def _clouds(points: Sequence[Cloud], axis: Axis) -> list[str]:
     """A cloud of each family of software, and a legend."""
-    clouds: dict[tuple[str, str], list[Scatter]] = {}
+    clouds: dict[tuple[str, str], list[Cloud]] = {}
     for one in points:
-        family = next(((name, colour) for name, (colour, stacks) in FAMILIES.items() if one.name in stacks), OTHERS)
+        family = next(((name, colour) for name, (colour, stacks) in FAMILIES.items() if one["name"] in stacks), OTHERS)
         clouds.setdefault(family, []).append(one)
     parts = []
     order = [*((name, colour) for name, (colour, _) in FAMILIES.items()), OTHERS]
     for number, family in enumerate(family for family in order if family in clouds):
         name, colour = family
         dots = "".join(_dots(one, axis) for one in clouds[family])
-        runs = sum(len(one.measured) for one in clouds[family])
+        runs = sum(len(one["measured"]) for one in clouds[family])
         y = TOP + 16 + 18 * number
         parts += [
             f'<path d="{dots}" stroke="{colour}" stroke-width="3.4" stroke-linecap="round" stroke-opacity="0.45"/>',
@@ -138,28 +141,29 @@ def _clouds(points: Sequence[Scatter], axis: Axis) -> list[str]:
     return parts
 
 
-def _dots(one: Scatter, axis: Axis) -> str:
+def _dots(one: Cloud, axis: Axis) -> str:
     """Lines of no length, whose round ends are dots: many points in few bytes."""
     x, y = (
-        LEFT + axis.at(np.array(one.measured) / axis.scale),
-        TOP + SIDE - axis.at(np.array(one.predicted) / axis.scale),
+        LEFT + axis.at(np.array(one["measured"]) / axis.scale),
+        TOP + SIDE - axis.at(np.array(one["predicted"]) / axis.scale),
     )
     return "".join(f"M{across:.1f} {down:.1f}h0" for across, down in zip(x, y, strict=True))
 
 
 def pictures() -> dict[str, str]:
     """By file name."""
-    found = published()
+    found = accuracy_of("validation")
     return {
-        "accuracy-step.svg": picture("step time of runs that nothing was fitted to", found.step_points, STEP),
+        "accuracy-step.svg": picture("step time of runs that nothing was fitted to", found["step_points"], STEP),
         "accuracy-memory.svg": picture(
-            "peak of GPU memory of runs that nothing was fitted to", found.memory_points, MEMORY
+            "peak of GPU memory of runs that nothing was fitted to", found["memory_points"], MEMORY
         ),
     }
 
 
 def main() -> None:
-    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), tables.every(published(), brief=True)), encoding="utf-8")
+    shown = tables.every(accuracy_of("validation"), brief=True)
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), shown), encoding="utf-8")
     for name, drawn in pictures().items():
         (DOCS / "images" / name).write_text(drawn, encoding="utf-8")
 

@@ -12,10 +12,10 @@ from bench.plan.memory import as_measured, measured_peaks, predicted_use
 from bench.plan.memory_accuracy import memory_accuracy
 from bench.plan.training import Runs, expressed_runs
 from bench.plan.user_intervals import KINDS, UserInterval, user_interval, user_runs
+from bench.plan.validation import LeftOutAccuracy
 from redline.model.model import Column
-from redline.plan.train.search.plan_trust import EVERY, Situation, measured_runs
+from redline.plan.train.search.plan_trust import EVERY, Situation
 from redline.plan.train.stacks import format_kind
-from redline.plan.validation import LeftOutAccuracy
 
 DIGITS = 3
 Entry = dict[str, float]
@@ -25,7 +25,7 @@ PLANNED = tuple(situation for situation in Situation if situation is not Situati
 def trust() -> dict[str, Any]:
     """All of it: what was measured, intervals by situation and of users, and errors of step time and memory."""
     known, cells = measured(expressed_runs()), {situation.value: _intervals(situation) for situation in PLANNED}
-    users = user_runs(measured_runs(known), cells)
+    users = user_runs(known, cells)
     return {
         "measured": known,
         "intervals": cells,

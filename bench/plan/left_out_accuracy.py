@@ -8,8 +8,8 @@ from bench.plan.intervals import covered
 from bench.plan.left_out import Residuals, of_neighbour, residuals
 from bench.plan.peers import llm_analysis_logs
 from bench.plan.rows import Mask
+from bench.plan.validation import EXPERTS, LeftOut, LeftOutAccuracy, PeerAccuracy
 from redline.plan.train.search.plan_trust import EVERY, Situation
-from redline.plan.validation import EXPERTS, LeftOut, LeftOutAccuracy, PeerAccuracy
 
 
 def left_out_accuracy() -> LeftOut:

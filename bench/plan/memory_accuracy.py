@@ -12,11 +12,11 @@ from bench.plan.memory import (
     predicted_use,
 )
 from bench.plan.rows import Mask
+from bench.plan.validation import FitVerdicts, MemoryAccuracy, PeakAccuracy
 from redline.model.model import Column
 from redline.plan.train.memory.footprint import footprint, oom_probability, peak_interval
 from redline.plan.train.memory.use import runnable
 from redline.plan.train.training_choices import ACCEPTED_CHANCE
-from redline.plan.validation import FitVerdicts, MemoryAccuracy, PeakAccuracy
 
 
 def memory_accuracy() -> MemoryAccuracy:

@@ -9,9 +9,9 @@ from bench.plan.serving import ServingRows, load_serving
 from bench.plan.serving_errors import SCORED, log_errors, predicted
 from bench.plan.serving_intervals import covered_left_out
 from bench.plan.serving_left_out import ServingResiduals, serving_residuals
+from bench.plan.validation import HELD_OUT, LEFT_OUT, SPECULATIVE, LeftOutGroup, ServingAccuracy
 from redline.model.model import Column
 from redline.plan.serve.serving_plan import ServingSituation, situation_of, trust_of
-from redline.plan.validation import HELD_OUT, LEFT_OUT, SPECULATIVE, LeftOutGroup, ServingAccuracy
 
 
 def serving_accuracy() -> tuple[ServingAccuracy, ...]:

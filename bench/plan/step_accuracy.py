@@ -9,13 +9,13 @@ from bench.plan.intervals import covered
 from bench.plan.predicted_steps import SWEEP, predicted, usual
 from bench.plan.rows import Mask, Numbers
 from bench.plan.training import Runs, expressed_runs, unexpressed_runs
+from bench.plan.validation import Accuracy, Choice, ChoiceLoss, StepAccuracy
 from redline.plan.train.memory.footprint import oom_probability
 from redline.plan.train.memory.use import memory_use
 from redline.plan.train.search.plan_trust import Situation
 from redline.plan.train.search.search import by_speed
 from redline.plan.train.step_cost import rows_of
 from redline.plan.train.training_choices import ACCEPTED_CHANCE
-from redline.plan.validation import Accuracy, Choice, ChoiceLoss, StepAccuracy
 
 MEGATRON = ("megatron-core", "megatron-bridge", "megatron-lm", "bigscience")
 LEAST_GROUP = 5

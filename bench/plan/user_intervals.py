@@ -21,7 +21,6 @@ from redline.plan.train.search.plan_trust import (
     CellIntervals,
     MeasuredRuns,
     PlannedJob,
-    PlannedRun,
     kind_of,
     situation_ends,
     what_is_new,
@@ -113,16 +112,14 @@ def user_runs(measured: Mapping[str, Mapping[str, MeasuredRuns]], known: Mapping
     )
 
 
-def planned_runs(runs: Runs) -> Iterator[PlannedRun]:
+def planned_runs(runs: Runs) -> Iterator[PlannedJob]:
     """As a user would plan them."""
     for row in range(len(runs)):
-        yield PlannedRun(
-            job=PlannedJob(
-                stack=str(runs.stacks[row]),
-                machine=find(str(runs.machines[row])),
-                dtype=str(runs.formats[row]),
-                devices=int(runs.devices[row]),
-                adapters=bool(runs.adapters[row]),
-            ),
+        yield PlannedJob(
+            stack=str(runs.stacks[row]),
+            machine=find(str(runs.machines[row])),
+            dtype=str(runs.formats[row]),
+            devices=int(runs.devices[row]),
+            adapters=bool(runs.adapters[row]),
             model=row_of(runs.model, row),
         )

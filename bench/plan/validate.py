@@ -18,7 +18,7 @@ from bench.plan.serving_errors import predicted as predicted_serving
 from bench.plan.serving_repeats import first_token_repeats
 from bench.plan.step_accuracy import step_accuracy
 from bench.plan.training import expressed_runs
-from redline.plan.validation import (
+from bench.plan.validation import (
     Scatter,
     Validation,
 )

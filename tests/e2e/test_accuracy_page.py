@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bench.plan.serving import load_serving
-from redline.plan.validation import published
+from redline.plan.accuracy import accuracy_of
 from redline.report.document import ReportTable
 from redline.report.plan import validation_report as tables
 from tests.support.docs import rows_of
@@ -35,7 +35,7 @@ POINTS, COUNTS = 0.5, 2
 
 @cache
 def shown() -> dict[str, ReportTable]:
-    return tables.every(published(), brief=True)
+    return tables.every(accuracy_of("validation"), brief=True)
 
 
 def test_every_table_is_on_the_page() -> None:
@@ -62,7 +62,7 @@ def _number(cell: str) -> float:
 def test_a_picture_has_every_run(name: str) -> None:
     picture = draw_accuracy.DOCS / "images" / f"accuracy-{name}.svg"
     drawn = "".join(path.get("d", "") for path in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}path"))
-    assert drawn.count("h0") == sum(len(one.measured) for one in getattr(published(), f"{name}_points")), HOW
+    assert drawn.count("h0") == sum(len(one["measured"]) for one in accuracy_of("validation")[f"{name}_points"]), HOW
 
 
 def test_a_picture_is_drawn_anew_alike() -> None:

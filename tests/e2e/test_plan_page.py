@@ -12,7 +12,7 @@ from redline.report.html.frame import page_text
 from redline.report.language import speaking
 from redline.report.plan import serving_report as serve_page
 from redline.report.plan import validation_report as validate_page
-from redline.report.plan.train import page as train_page
+from redline.report.plan.train import training_report as train_page
 from redline.report.terminal import visible_lines
 from tests.support.browsing import PAYLOADS, check_page, opened
 from tests.support.made_plans import h100, job, llama, nothing_fits, plan, scatter, serving_plan, validation
@@ -22,8 +22,8 @@ CHARTS = {"train": {"frontier"}, "serve": {"serving"}, "validate": {"steps_seen"
 
 def written(folder: Path, kind: str, language: str = "en") -> Path:
     path = folder / f"{kind}.{language}.html"
-    points = tuple(scatter(f"stack {number}") for number in range(12))
-    shown = replace(validation(), step_points=points, memory_points=points, serving_points=points)
+    points = [vars(scatter(f"stack {number}")) for number in range(12)]
+    shown = {**validation(), "step_points": points, "memory_points": points, "serving_points": points}
     with speaking(language):
         pages = {
             "train": lambda: page_text(train_page.page_of(plan(), job(), [plan(), plan(devices=128)])),

@@ -3,8 +3,28 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from bench.plan.validation import (
+    HELD_OUT,
+    LEFT_OUT,
+    SPECULATIVE,
+    Accuracy,
+    Choice,
+    ChoiceLoss,
+    FitVerdicts,
+    LeftOut,
+    LeftOutAccuracy,
+    LeftOutGroup,
+    MemoryAccuracy,
+    PeakAccuracy,
+    PeerAccuracy,
+    Scatter,
+    ServingAccuracy,
+    StepAccuracy,
+    Validation,
+)
 from redline.hardware.catalogue import record
 from redline.hardware.machine import Machine
 from redline.model.huggingface import describe
@@ -30,25 +50,6 @@ from redline.plan.train.time.step import Overlap
 from redline.plan.train.time.step_costs import StepCosts
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.plan.train.workload import Transformer
-from redline.plan.validation import (
-    HELD_OUT,
-    LEFT_OUT,
-    SPECULATIVE,
-    Accuracy,
-    Choice,
-    ChoiceLoss,
-    FitVerdicts,
-    LeftOut,
-    LeftOutAccuracy,
-    LeftOutGroup,
-    MemoryAccuracy,
-    PeakAccuracy,
-    PeerAccuracy,
-    Scatter,
-    ServingAccuracy,
-    StepAccuracy,
-    Validation,
-)
 
 TOKENS = 4_194_304
 DEVICES = 64
@@ -266,7 +267,7 @@ def choices() -> tuple[Choice, ...]:
     )
 
 
-def validation() -> Validation:
+def validation() -> dict[str, Any]:
     kinds = tuple(accuracy(name, 40, 1.5) for name in ("experts", "fewer bits", "long"))
     step = StepAccuracy(
         dense=accuracy("dense", 1402),
@@ -314,11 +315,12 @@ def validation() -> Validation:
         ),
     )
     memory = MemoryAccuracy(peaks=peaks, left_out={"computed, not measured": 4}, verdicts=verdicts)
-    return Validation(
+    made = Validation(
         left_out=left_out(), step=step, memory=memory, serving=serving, serving_groups=groups,
         first_token_repeats=repeats(), step_points=(scatter(),), memory_points=(scatter("jax", 3), scatter()),
         serving_points=(scatter("SGLang"),),
     )  # fmt: skip
+    return dict(msgspec.to_builtins(made))
 
 
 def repeats() -> Repeats:

@@ -57,7 +57,17 @@ def table_of(
 
 def titled(name: str, title: str, table: ReportTable | None) -> tuple[ReportTable, ...]:
     """As a page has it: by name for its scripts, under a title of the page; none where there are no rows."""
-    return (replace(table, name=name, title=title),) if table is not None and table.rows else ()
+    return named(name, table and replace(table, title=title))
+
+
+def named(name: str, table: ReportTable | None) -> tuple[ReportTable, ...]:
+    """The same under its own title."""
+    return (replace(table, name=name),) if table is not None and table.rows else ()
+
+
+def capital(text: str) -> str:
+    """A text that begins a line of a page."""
+    return text[:1].upper() + text[1:]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from redline.errors import ParameterError, UsageError
 from redline.hardware.profile import find_machine
 from redline.model.huggingface import changed, describe, read_model
 from redline.model.model import Model
+from redline.plan.accuracy import accuracy_of
 from redline.plan.job import (
     FailureRate,
     JobCost,
@@ -28,9 +30,8 @@ from redline.plan.serve.serving_defaults import ENGINE, LOADS, SIZES
 from redline.plan.train.layout import Layout
 from redline.plan.train.search import plan as training
 from redline.plan.train.search.plan import TrainingPlan, TrainingRequest, refuse_impossible
-from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, EXECUTIONS, RECOMPUTES, SCHEDULES, TOP
+from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, NAMED, TOP
 from redline.plan.train.workload import Transformer, Workload
-from redline.plan.validation import published
 from redline.progress import Progress, ProgressStage, silent
 from redline.storage import path_of
 from redline.verbs.plan_measured import measured_step, measured_training
@@ -39,7 +40,6 @@ from redline.verbs.plan_results import PlannedServing, PlannedTraining, Validate
 Constraint = float | str | Sequence[float | str]
 
 LAYOUT = tuple(field.name for field in fields(Layout) if field.name != "expert_tp")
-NAMED: Mapping[str, Mapping[str, int]] = {"schedule": SCHEDULES, "recompute": RECOMPUTES, "execution": EXECUTIONS}
 
 
 def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all of it has a default)
@@ -76,9 +76,13 @@ def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all 
     """
     sizes = [gpus] if isinstance(gpus, int) else list(gpus)
     _refuse(sizes, by)
-    _refuse_without_tokens(
-        tokens, price=price, failures=failures, recovery=recovery, storage_bytes_per_s=storage_bytes_per_s, pue=pue
-    )
+    whole: dict[str, Any] = {
+        "price": price, "failures": failures, "recovery": recovery, "storage_bytes_per_s": storage_bytes_per_s,
+        "pue": pue,
+    }  # fmt: skip
+    given = next((name for name, value in whole.items() if value is not None), None)
+    if tokens is None and given is not None:
+        raise ParameterError(given, " is for the whole job; give the number of tokens to train on as well")
     workload = find_workload(None if model is None else str(model), numbers or {})
     request = TrainingRequest(
         workload=workload,
@@ -100,17 +104,10 @@ def plan_training(  # noqa: PLR0913 (all that can be known of a job; nearly all 
         request = replace(request, measured=step)
     elif measured_layout is not None:
         raise ParameterError("measured_layout", " is of a measured step; give measured as well")
-    sized = plan_sizes(request, sizes, by=by, progress=progress)
-    job = price_job(
-        sized.chosen,
-        tokens=tokens,
-        price=price,
-        failures=None if failures is None else str(failures),
-        recovery=recovery,
-        write_bytes_per_s=storage_bytes_per_s,
-        pue=pue or 1.0,
-    )
-    return PlannedTraining(plan=sized.chosen, job=job, sizes=sized.plans, refused=sized.refused)
+    plans, refused = plan_sizes(request, sizes, by, progress)
+    best = max(plans, key=lambda plan: _merit(plan, by))
+    job = None if tokens is None else price_job(best, tokens, **whole)
+    return PlannedTraining(plan=best, job=job, sizes=plans, refused=refused)
 
 
 def plan_serving(  # noqa: PLR0913 (as above)
@@ -158,7 +155,7 @@ def plan_serving(  # noqa: PLR0913 (as above)
 
 def validate_plans() -> ValidatedPlans:
     """How well plans predict the published measurements that come with Redline."""
-    return ValidatedPlans(validation=published())
+    return ValidatedPlans(validation=accuracy_of("validation"))
 
 
 def _refuse(sizes: Sequence[int], by: str) -> None:
@@ -166,12 +163,6 @@ def _refuse(sizes: Sequence[int], by: str) -> None:
         raise ParameterError("gpus", " is a number of 1 or more, or a list of such numbers")
     if by not in BY:
         raise ParameterError("by", f" {by}: there is no such choice; there are: {', '.join(BY)}")
-
-
-def _refuse_without_tokens(tokens: float | None, **of_whole_job: float | str | None) -> None:
-    given = next((name for name, value in of_whole_job.items() if value is not None), None)
-    if tokens is None and given is not None:
-        raise ParameterError(given, " is for the whole job; give the number of tokens to train on as well")
 
 
 def _fixed(layout: Mapping[str, Constraint]) -> Iterator[tuple[str, tuple[float, ...]]]:
@@ -258,20 +249,10 @@ def is_module(source: str) -> bool:
     return source.endswith(".py") or source.rpartition(":")[0].endswith(".py")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sized:
-    """A plan for each size that can run, and the best of them."""
-
-    plans: tuple[TrainingPlan, ...]
-    refused: tuple[tuple[int, str], ...]
-    """Sizes on which no layout can run, and why."""
-    chosen: TrainingPlan
-
-
 def plan_sizes(
-    request: TrainingRequest, sizes: Sequence[int], *, by: str = BY[0], progress: Progress = silent
-) -> Sized:
-    """By speed the size that trains fastest, by cost the one that needs the least GPU time per token."""
+    request: TrainingRequest, sizes: Sequence[int], by: str, progress: Progress
+) -> tuple[tuple[TrainingPlan, ...], tuple[tuple[int, str], ...]]:
+    """A plan for each size that can run; and the others, with why no layout can run on them."""
     plans, refused = [], []
     for number, devices in enumerate(sizes):
 
@@ -288,11 +269,14 @@ def plan_sizes(
             refused.append((devices, str(error).partition("\n")[0]))
     if not plans:
         raise UsageError(f"no layout can run on any of these numbers of GPUs: {refused[0][1]}")
-    return Sized(plans=tuple(plans), refused=tuple(refused), chosen=max(plans, key=lambda plan: _merit(plan, by)))
+    return tuple(plans), tuple(refused)
 
 
 def _merit(plan: TrainingPlan, by: str) -> tuple[bool, float]:
-    """What fits comes before what does not."""
+    """By speed the size that trains fastest, by cost the one that needs the least GPU time per token.
+
+    What fits comes before what does not.
+    """
     merits = {
         "speed": plan.best.tokens_per_s,
         "cost": plan.best.tokens_per_s / plan.devices,
@@ -303,20 +287,15 @@ def _merit(plan: TrainingPlan, by: str) -> tuple[bool, float]:
 
 def price_job(
     plan: TrainingPlan,
+    tokens: float,
     *,
-    tokens: float | None,
-    price: float | None = None,
-    failures: str | None = None,
-    recovery: str | None = None,
-    write_bytes_per_s: float | None = None,
-    pue: float = 1.0,
-) -> JobCost | None:
-    """None where the number of tokens is not known.
-
-    `failures` and `recovery` are names of published ones, or numbers; without them a band of published ones.
-    """
-    if tokens is None:
-        return None
+    price: float | None,
+    failures: float | str | None,
+    recovery: str | None,
+    storage_bytes_per_s: float | None,
+    pue: float | None,
+) -> JobCost:
+    """`failures` and `recovery` are names of published ones, or numbers; without them a band of published ones."""
     power = plan.machine.power_w
     best = plan.best
     job = JobRequest(
@@ -326,11 +305,11 @@ def price_job(
         devices=plan.devices,
         price_per_device_hour=price,
         device_power_w=None if power is None else power.value,
-        pue=pue,
+        pue=pue or 1.0,
         parameters=plan.parameters,
-        write_bytes_per_s=write_bytes_per_s,
+        write_bytes_per_s=storage_bytes_per_s,
     )
-    rates = () if failures is None else (_rate(failures, plan.devices_per_node),)
+    rates = () if failures is None else (_rate(str(failures), plan.devices_per_node),)
     return whole_job(job, rates, () if recovery is None else (_recovery(recovery),))
 
 

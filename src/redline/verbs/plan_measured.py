@@ -21,7 +21,7 @@ from redline.plan.serve.forward_passes import MeasuredPrompts, MeasuredStep
 from redline.plan.train import measured as accounts
 from redline.plan.train.layout import Batch, Layout
 from redline.plan.train.measured import ACCOUNTS, PARTS, MeasuredTraining
-from redline.plan.train.training_choices import RECOMPUTES, SCHEDULES
+from redline.plan.train.training_choices import NAMED
 from redline.plan.train.workload import Transformer, Workload
 from redline.serving.read_logs import read_serving
 from redline.serving.recording import ServingRecording
@@ -292,7 +292,7 @@ SIZES = ("dp", "tp", "pp", "cp", "ep", "shard", "chunks", "micro_batch", "zero",
 BATCH = ("batch", "sequence", "gpus")
 AMOUNTS = ("memory", "offload")
 TIMES = ("step", *ACCOUNTS, *PARTS)
-NAMES: Mapping[str, Mapping[str, int]] = {"recompute": RECOMPUTES, "schedule": SCHEDULES}
+NAMES = {name: NAMED[name] for name in ("recompute", "schedule")}
 KNOWN = (*TIMES, *BATCH, *SIZES, *NAMES, *AMOUNTS)
 
 

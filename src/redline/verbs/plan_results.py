@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from redline.plan.job import JobCost
 from redline.plan.serve.serving_plan import ServingPlan
 from redline.plan.train.search.plan import TrainingPlan
-from redline.plan.validation import Validation
 from redline.report.document import Document, PageDocument
 from redline.report.notebook import html_of
 from redline.report.plan import serving_messages, serving_report, validation_report
@@ -18,11 +17,11 @@ from redline.report.plan.launch import engines, script
 from redline.report.plan.layouts import as_text
 from redline.report.plan.serving_report import page_of as page_of_serving
 from redline.report.plan.train import training_messages, training_report
-from redline.report.plan.train.page import page_of as page_of_training
 from redline.report.plan.validation_report import page_of as page_of_validation
 from redline.report.shown_result import ShownResult
 from redline.report.terminal import visible
 from redline.report.text_parts import percent
+from redline.storage import path_of
 
 
 class ShownPlan(ShownResult):
@@ -60,20 +59,34 @@ class PlannedTraining(ShownPlan):
         return training_report.brief_of(self.plan, self.job)
 
     def page(self) -> PageDocument:
-        return page_of_training(self.plan, self.job, self.sizes)
+        return training_report.page_of(self.plan, self.job, self.sizes)
 
     def record(self) -> dict[str, Any]:
         return training_report.record_of(self.plan, self.job, self.sizes)
 
     def save_trace(self, path: str | Path, *, force: bool = False) -> None:
         """The predicted step, for Perfetto and `redline.diagnose`; a name that ends in .json.gz is compressed."""
-        from redline.verbs.plan_trace import write_predicted_trace
+        from redline.plan.train.kernels import half_format
+        from redline.plan.train.simulation.pipeline_messages import TYPES
+        from redline.plan.train.simulation.predicted import predicted_step
+        from redline.trace.perfetto import write_timelines
 
-        write_predicted_trace(self.plan, path, force=force)
+        plan, machine = self.plan, self.plan.machine
+        drawn = "fp32" if plan.dtype == "tf32" else plan.dtype  # tensors are of 32 bits
+        half = drawn if drawn in TYPES else half_format(machine)
+        predicted = predicted_step(
+            plan.step_costs,
+            float(plan.best.step_s),
+            plan.workload.drawing(plan.batch, plan.best.layout, plan.rates, plan.step_costs, dtype=drawn, half=half),
+            device=machine.driver_names[0] if machine.driver_names else machine.name,
+            memory_bytes=int(plan.device_bytes),
+        )
+        notes = tuple(predicted.notes(plan.devices))
+        write_timelines(predicted.timelines, path_of(path), made_by="redline plan train", notes=notes, force=force)
 
     def launch_script(self, framework: str) -> str:
         """The best layout as a shell script: its launch arguments or config, and as comments what these cannot say."""
-        return script.render(script.launch_script(self.plan, framework))
+        return script.launch_script(self.plan, framework)
 
     def __repr__(self) -> str:
         """ "<plan of llama-3.1-8b on 64 H100 ...: dp 64, ZeRO-2, ...; step 7.294 s, 73.4 GB, MFU 46.8 %>"."""
@@ -105,7 +118,7 @@ class PlannedServing(ShownPlan):
 
     def launch_script(self, engine: str) -> str:
         """The best way to serve as the command that starts an engine, with what it cannot say as comments."""
-        return script.render(engines.launch_script(self.plan, engine))
+        return engines.launch_script(self.plan, engine)
 
     def __repr__(self) -> str:
         return visible(f"<plan of {serving_messages.headline(self.plan)}: {serving_messages.verdict(self.plan)}>")
@@ -115,7 +128,7 @@ class PlannedServing(ShownPlan):
 class ValidatedPlans(ShownPlan):
     """How well plans predict published measurements."""
 
-    validation: Validation
+    validation: validation_report.Record
 
     def document(self, *, verbose: bool = False) -> Document:
         return validation_report.document_of(self.validation)
@@ -130,8 +143,8 @@ class ValidatedPlans(ShownPlan):
         return validation_report.record_of(self.validation)
 
     def __repr__(self) -> str:
-        step, peak = self.validation.step.everything, self.validation.memory.peaks[-1]
+        step, peak = self.validation["step"]["everything"], self.validation["memory"]["peaks"][-1]
         return (
-            f"<plans against measurements: step time {percent(step.median)} in the median of {step.runs:,} runs, "
-            f"memory {percent(peak.median)} of {peak.rows:,}>"
+            f"<plans against measurements: step time {percent(step['median'])} in the median of {step['runs']:,} "
+            f"runs, memory {percent(peak['median'])} of {peak['rows']:,}>"
         )

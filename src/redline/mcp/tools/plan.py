@@ -1,6 +1,6 @@
 """The tool `plan`: what a training or serving job should cost before it runs; only computed, nothing is started."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,22 +12,24 @@ from redline.mcp.allowed_folders import AllowedFolders
 from redline.mcp.bounded_answer import BoundedAnswer, RowPage
 from redline.mcp.tool import AgentTool, Offset, command_line, machine_name
 from redline.model.huggingface import known_models
-from redline.plan.serve.serving_defaults import LOADS
 from redline.plan.train.training_choices import PRECISIONS
 from redline.verbs.plan import is_module, plan_serving, plan_training
+from redline.verbs.plan_results import PlannedServing, PlannedTraining
 
-Amount = Annotated[float, Meta(gt=0, le=1e24)]
+Amount = Annotated[float, Meta(gt=0, le=1e6)]
 Count = Annotated[int, Meta(ge=1, le=10_000_000)]
-Gpus = Annotated[int, Meta(ge=1, le=131_072, description="number of GPUs")]
+Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 LayoutField = Literal["dp", "tp", "pp", "cp", "ep", "shard", "micro_batch", "chunks", "zero", "schedule", "recompute"]
 LayoutValue = Annotated[int, Meta(ge=0, le=131_072)] | Annotated[str, Meta(max_length=20)]
 Table = Literal["ranked", "frontier", "alternatives", "changes", "points"]
 _NEEDED = {"train": ("gpus", "batch"), "serve": ("prompt", "output_tokens")}
+_OF_BOTH = ("gpus", "precision", "price")
 _FOR = {
     "train": ("batch", "sequence", "layout", "tokens"),
     "serve": ("prompt", "output_tokens", "max_ttft_s", "max_tpot_s", "concurrency"),
 }
 _TABLES = {"train": ("ranked", "frontier", "alternatives", "changes"), "serve": ("frontier", "points")}
+_VERBS: Mapping[str, Callable[..., PlannedTraining | PlannedServing]] = {"train": plan_training, "serve": plan_serving}
 
 
 class PlanArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -50,35 +52,25 @@ class PlanArguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             description="a record of the tool hardware, or a profile inside the allowed folders",
         ),
     ]
-    gpus: Gpus | None = None
+    gpus: Annotated[int, Meta(ge=1, le=131_072, description="number of GPUs")] | None = None
     precision: Annotated[str, Meta(max_length=20, description=f"one of {', '.join(PRECISIONS)}")] = "bf16"
-    price: (
-        Annotated[float, Meta(gt=0, le=1e6, description="per GPU-hour, in any currency; to train, with tokens")] | None
-    ) = None
-    batch: Annotated[int, Meta(ge=1, le=10_000_000, description="train: sequences per step, over all GPUs")] | None = (
-        None
-    )
-    sequence: Annotated[int, Meta(ge=1, le=100_000_000, description="train: tokens per sequence")] | None = None
+    price: Annotated[Amount, Meta(description="per GPU-hour, in any currency; to train, with tokens")] | None = None
+    batch: Annotated[Count, Meta(description="train: sequences per step, over all GPUs")] | None = None
+    sequence: Annotated[Tokens, Meta(description="train: tokens per sequence")] | None = None
     layout: Annotated[
         dict[LayoutField, LayoutValue], Meta(description="train: fixed choices; the rest is searched")
     ] = {}
     tokens: Annotated[float, Meta(gt=0, le=1e18, description="train: of the whole job, for days and money")] | None = (
         None
     )
-    prompt: Annotated[int, Meta(ge=1, le=100_000_000, description="serve: tokens of a prompt")] | None = None
-    output_tokens: Annotated[int, Meta(ge=1, le=100_000_000, description="serve: tokens that are generated")] | None = (
-        None
-    )
+    prompt: Annotated[Tokens, Meta(description="serve: tokens of a prompt")] | None = None
+    output_tokens: Annotated[Tokens, Meta(description="serve: tokens that are generated")] | None = None
     concurrency: (
         Annotated[list[Count], Meta(min_length=1, max_length=16, description="serve: concurrent requests per replica")]
         | None
     ) = None
-    max_ttft_s: (
-        Annotated[float, Meta(gt=0, le=1e6, description="serve: limit of the time to the first token")] | None
-    ) = None
-    max_tpot_s: Annotated[float, Meta(gt=0, le=1e6, description="serve: limit of the time per output token")] | None = (
-        None
-    )
+    max_ttft_s: Annotated[Amount, Meta(description="serve: limit of the time to the first token")] | None = None
+    max_tpot_s: Annotated[Amount, Meta(description="serve: limit of the time per output token")] | None = None
     table: Annotated[Table, Meta(description="show this table instead of the summary")] | None = None
     offset: Offset = 0
 
@@ -87,7 +79,7 @@ def answer(arguments: PlanArguments, folders: AllowedFolders) -> BoundedAnswer:
     _refuse_misfits(arguments)
     model = model_source(arguments.model, folders)
     machine = machine_name(arguments.machine, folders) or ""
-    record = (_training if arguments.kind == "train" else _serving)(arguments, model, machine)
+    record = _VERBS[arguments.kind](model, machine=machine, **_given(arguments)).record()
     facts = {"tool": "plan", "kind": arguments.kind, "means": "predicted, nothing was run; low and high: 80 % interval"}
     verify = _verify(arguments, model, machine)
     again = {name: value for name, value in msgspec.structs.asdict(arguments).items() if value and name != "offset"}
@@ -137,39 +129,16 @@ def _refuse_misfits(arguments: PlanArguments) -> None:
         raise UsageError(f"plan: to {kind}, table is one of {', '.join(_TABLES[kind])}")
 
 
-def _training(arguments: PlanArguments, model: str, machine: str) -> Mapping[str, Any]:
-    planned = plan_training(
-        model,
-        machine=machine,
-        gpus=arguments.gpus or 1,
-        batch=arguments.batch or 1,
-        sequence=arguments.sequence,
-        precision=arguments.precision,
-        layout={str(name): value for name, value in arguments.layout.items()},
-        tokens=arguments.tokens,
-        price=arguments.price,
-    )
-    return planned.record()
-
-
-def _serving(arguments: PlanArguments, model: str, machine: str) -> Mapping[str, Any]:
-    planned = plan_serving(
-        model,
-        machine=machine,
-        prompt=arguments.prompt or 1,
-        output_tokens=arguments.output_tokens or 1,
-        gpus=arguments.gpus,
-        precision=(arguments.precision,),
-        max_ttft_s=arguments.max_ttft_s,
-        max_tpot_s=arguments.max_tpot_s,
-        price=arguments.price,
-        concurrency=arguments.concurrency or LOADS,
-    )
-    return planned.record()
+def _given(arguments: PlanArguments) -> dict[str, Any]:
+    """What the function of the verb is called with: its parameters have the same names."""
+    given = {name: getattr(arguments, name) for name in (*_OF_BOTH, *_FOR[arguments.kind])}
+    if arguments.kind == "serve":
+        given["precision"] = (arguments.precision,)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _verify(arguments: PlanArguments, model: str, machine: str) -> str:
-    names = ("gpus", "precision", "price", "batch", "sequence", "tokens", "prompt", "output_tokens")
+    names = (*_OF_BOTH, "batch", "sequence", "tokens", "prompt", "output_tokens")
     options: dict[str, object] = {"--model": model, "--machine": machine}
     options |= {f"--{name.replace('_', '-')}": _spelt(getattr(arguments, name)) for name in names}
     options |= {f"--{name.replace('_', '-')}": value for name, value in arguments.layout.items()}

@@ -47,27 +47,8 @@ class PassTime:
         total: Column = np.sum(self.parts, axis=0)
         return total
 
-    @property
-    def limit(self) -> Column:
-        """Which Limit, per row."""
-        most: Column = np.argmax(np.stack(self.parts), axis=0).astype(np.float64)
-        return most
-
     def times(self, factor: Column) -> "PassTime":
-        return PassTime(
-            compute_s=self.compute_s * factor,
-            memory_s=self.memory_s * factor,
-            communication_s=self.communication_s * factor,
-            overhead_s=self.overhead_s * factor,
-        )
-
-    def plus(self, other: "PassTime") -> "PassTime":
-        return PassTime(
-            compute_s=self.compute_s + other.compute_s,
-            memory_s=self.memory_s + other.memory_s,
-            communication_s=self.communication_s + other.communication_s,
-            overhead_s=self.overhead_s + other.overhead_s,
-        )
+        return PassTime(**{name: part * factor for name, part in vars(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)

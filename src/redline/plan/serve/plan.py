@@ -111,11 +111,6 @@ def serve(setup: Setup, traffic: Traffic) -> ServeOutcome:
     )
 
 
-def best(setup: Setup, traffic: Traffic) -> ServeOutcome:
-    """The most output per second: as many sequences as memory has room for."""
-    return serve(setup, replace(traffic, concurrency=np.inf))
-
-
 def _batch(most: Column, setup: Setup, traffic: Traffic) -> Column:
     """Sequences in flight: as many as are asked for, have room, may be, and are there at all."""
     requests = column(traffic.requests)
@@ -288,6 +283,12 @@ class ServingRequest:
         return trust_of(self.engine, self.situation, metric)
 
 
+_SHOWN_OF_REQUEST = (
+    "model", "machine", "engine", "situation", "cache_dtype", "prompt", "output", "devices", "price", "most_ttft_s",
+    "most_tpot_s",
+)  # fmt: skip
+
+
 def plan_serving(request: ServingRequest) -> ServingPlan:
     """All ways to serve that have room, and the best of them."""
     if not request.model.causal:
@@ -296,23 +297,14 @@ def plan_serving(request: ServingRequest) -> ServingPlan:
     fitting = np.flatnonzero(deployments.outcome.fits > 0)
     points = {int(row): _point(request, deployments, int(row)) for row in fitting}
     meeting = [point for point in points.values() if point.meets]
+    asked = {name: getattr(request, name) for name in _SHOWN_OF_REQUEST}
     return ServingPlan(
-        model=request.model,
+        **asked,
         parameters=int(count_parameters(request.model).total),
         active_parameters=int(active_parameters(request.model)),
-        machine=request.machine,
         device_bytes=float(device_of(request.machine).memory_bytes),
-        engine=request.engine,
         measured_here=request.measured is not None or measured_on(request.engine, request.gpu),
-        situation=request.situation,
         measured=_measured(request),
-        cache_dtype=request.cache_dtype,
-        prompt=request.prompt,
-        output=request.output,
-        devices=request.devices,
-        price=request.price,
-        most_ttft_s=request.most_ttft_s,
-        most_tpot_s=request.most_tpot_s,
         points=tuple(points.values()),
         refused=_refused(deployments),
         best=_best(meeting),
@@ -331,14 +323,8 @@ def _evidence(request: ServingRequest) -> Iterator[ServingEvidence]:
     for metric in ("tpot_s", "ttft_s", "latency_s", "tokens_per_s"):
         trust = request.trust(metric)
         if trust is not None:
-            yield ServingEvidence(
-                metric=metric,
-                engine=trust.engine,
-                rows=trust.rows,
-                groups=trust.groups,
-                median=trust.median,
-                p90=trust.p90,
-            )
+            told = {name: getattr(trust, name) for name in ("engine", "rows", "groups", "median", "p90")}
+            yield ServingEvidence(metric=metric, **told)
 
 
 def _best(meeting: Sequence[ServingPoint]) -> ServingPoint | None:
@@ -393,30 +379,26 @@ def _sizes(request: ServingRequest) -> tuple[int, ...]:
 
 def _point(request: ServingRequest, deployments: Frontier, row: int) -> ServingPoint:
     outcome = deployments.outcome
-    ttft_s, tpot_s = _at(outcome.ttft_s, row), _at(outcome.tpot_s, row)
-    too_slow = (request.most_ttft_s is not None and ttft_s > request.most_ttft_s) or (
-        request.most_tpot_s is not None and tpot_s > request.most_tpot_s
-    )
+    figures: dict[str, Any] = {
+        name: _at(value, row) for name, value in vars(outcome).items() if isinstance(value, np.ndarray)
+    }
+    ranged: dict[str, Any] = {
+        name: _ranged(request, name, figures[name]) for name in ("ttft_s", "tpot_s", "latency_s", "tokens_per_s")
+    }
+    limits = (("ttft_s", request.most_ttft_s), ("tpot_s", request.most_tpot_s))
     tp = int(deployments.tp[row])
-    ttft, tpot = _ranged(request, "ttft_s", ttft_s), _ranged(request, "tpot_s", tpot_s)
     return ServingPoint(
         tp=tp,
         attention_dp=int(deployments.attention_dp[row]),
         dtype=deployments.format_names[row],
         concurrency=int(deployments.concurrency[row]),
-        batch=_at(outcome.batch, row),
-        most=_at(outcome.most, row),
         copies=1 if request.devices is None else request.devices // tp,
-        ttft_s=ttft,
-        tpot_s=tpot,
-        latency_s=_ranged(request, "latency_s", _at(outcome.latency_s, row)),
-        tokens_per_s=_ranged(request, "tokens_per_s", _at(outcome.tokens_per_s, row)),
         step_s=tuple(_at(part, row) for part in outcome.step.parts),
         prompt_s=tuple(_at(part, row) for part in outcome.prompt.parts),
-        weights_bytes=_at(outcome.weights_bytes, row),
-        cache_bytes=_at(outcome.cache_bytes, row),
-        meets=not too_slow,
-        chance_of_missing=_chance_of_missing(request, ttft, tpot),
+        meets=all(most is None or figures[name] <= most for name, most in limits),
+        chance_of_missing=_chance_of_missing(request, ranged["ttft_s"], ranged["tpot_s"]),
+        **ranged,
+        **{name: figures[name] for name in ("batch", "most", "weights_bytes", "cache_bytes")},
     )
 
 

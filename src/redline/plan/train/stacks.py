@@ -17,7 +17,93 @@ from redline.plan.train.kernels import attention_law, half_format, kernel_law, k
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rates:
+class SoftwareConstants:
+    """What a software stack needs on every machine, in its own constants and in the rates that follow from them."""
+
+    # Links.
+    node_latency_s: Number = 20e-6
+    """Of one collective inside the node."""
+    expert_dispatch: Number = 0.0
+    """1: a token crosses the network once for each node that it is sent to, and is passed on inside (as DeepEP does);
+    0: once for each expert."""
+    nic_sharing: Number = 1.0
+    """How the members of a group in one node add up: members ** sharing network cards."""
+    across_latency_s: Number = 20e-6
+    """Of each node that a ring passes, or of each level of a tree."""
+    across_decay: Number = 0.0
+    """How bandwidth falls with the number of nodes: nodes ** -decay."""
+    gather_share: Number = 1.0
+    """Of the bandwidth of all-reduces across nodes, what gathering and scattering reach: they have no tree."""
+
+    # The software stack: what its kernels move besides matmuls and fused attention.
+    hidden_passes: Number = 14.0
+    """How often the forward pass of a layer reads or writes the residual stream: norms, sums, rotation, casts."""
+    ffn_passes: Number = 3.0
+    """The same for the width of the feed-forward part: its activation."""
+    score_passes: Number = 6.0
+    """The same for the scores of attention that is not fused: scaling, mask, softmax, dropout."""
+    logit_passes: Number = 10.0
+    """How often 2 bytes per logit are moved in the loss and its gradient."""
+    accumulate_bytes: Number = 8.0
+    """Per parameter and micro-batch: adding gradients up."""
+    gradient_bytes: Number = 2.0
+    """Per parameter, in the reduction over copies."""
+    optimizer_bytes: Number = 30.0
+    """Per parameter, moved by the optimizer."""
+    selective_share: Number = 0.0
+    """Of a layer's matmuls and passes, what selective recomputation repeats besides attention."""
+    expert_efficiency: Number = 0.8
+    """Of grouped matmuls against plain ones of the same size."""
+    expert_passes: Number = 4.0
+    """How often a row that goes to an expert is read or written besides: sorting, casting, adding up."""
+
+    # What the host needs. A layer never takes less than its launches.
+    host_layer_s: Number = 0.6e-3
+    """For the forward pass of one layer."""
+    host_backward: Number = 1.2
+    """For its backward pass, as a multiple."""
+    host_collective_s: Number = 0.05e-3
+    """For each collective inside a layer, beyond the kernels."""
+    host_across_s: Number = 0.0
+    """More for each of them, for each doubling of the nodes that it spans."""
+    host_expert_s: Number = 1e-4
+    """For the forward pass of the routing of one layer, beyond its kernels."""
+    host_busy_s: Number = 0.0
+    """More for each of them, and for each member of its group, while stages in other nodes exchange activations."""
+    host_micro_batch_s: Number = 1e-3
+    """For each micro-batch, whatever its layers: nothing hides it."""
+    host_send_s: Number = 0.1e-3
+    """For each send between stages: nothing hides it."""
+    host_step_s: Number = 10e-3
+    """Once per step: data, logging, gradient norm."""
+    host_optimizer_s: Number = 0.0
+    """Of the optimizer, per layer."""
+
+    # What a cluster loses once a job is large. Nothing by default: these are faults of one cluster.
+    stall_nodes: Number = 64.0
+    """From this many nodes on."""
+    stall_send_s: Number = 0.0
+    """Of each send between stages."""
+    stall_micro_batch_s: Number = 0.0
+    """Of each micro-batch where there is but one stage: nothing hides it."""
+    stall_reduce: Number = 1.0
+    """How many times as long all-reducing the gradients takes."""
+
+    # What hides behind compute.
+    overlap: Number = 0.8
+    """Share of data-parallel traffic that may hide behind compute."""
+    update_overlap: Number = 0.0
+    """Share of gathering updated weights that hides behind the next forward pass."""
+    tensor_overlap: Number = 0.0
+    """Share of tensor-parallel traffic that hides behind matmuls."""
+    expert_overlap: Number = 0.1
+    """Share of the traffic of expert parallelism that hides behind compute."""
+    balanced_head: Number = 0.0
+    """1 where layers are dealt to stages by cost, with the head as several of them; 0: the same number to each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates(SoftwareConstants):
     """Numbers, or columns of numbers: one row per layout."""
 
     # Kernels: max(flops / compute, bytes / memory) + fixed.
@@ -48,93 +134,14 @@ class Rates:
     """Of a node, how many have such links to each other. Groups of more go through the host's PCIe."""
     server_bytes_per_s: Number = np.inf
     """Bus bandwidth of collectives through that."""
-    node_latency_s: Number
-    """Of one collective inside the node."""
     nic_bytes_per_s: Number
     """Per device, in one direction."""
-    expert_dispatch: Number = 0.0
-    """1: a token crosses the network once for each node that it is sent to, and is passed on inside (as DeepEP does);
-    0: once for each expert."""
-    nic_sharing: Number = 1.0
-    """How the members of a group in one node add up: members ** sharing network cards."""
-    across_latency_s: Number
-    """Of each node that a ring passes, or of each level of a tree."""
-    across_decay: Number = 0.0
-    """How bandwidth falls with the number of nodes: nodes ** -decay."""
-    gather_share: Number = 1.0
-    """Of the bandwidth of all-reduces across nodes, what gathering and scattering reach: they have no tree."""
     host_link_bytes_per_s: Number = 25e9
     host_memory_bytes_per_s: Number = 200e9
     """Of one host, for all its devices. A usual server of two sockets sustains about this."""
 
     # Memory.
     device_bytes: Number
-
-    # The software stack: what its kernels move besides matmuls and fused attention.
-    hidden_passes: Number = 16.0
-    """How often the forward pass of a layer reads or writes the residual stream: norms, sums, rotation, casts."""
-    ffn_passes: Number = 3.0
-    """The same for the width of the feed-forward part: its activation."""
-    score_passes: Number = 6.0
-    """The same for the scores of attention that is not fused: scaling, mask, softmax, dropout."""
-    logit_passes: Number = 12.0
-    """How often 2 bytes per logit are moved in the loss and its gradient."""
-    accumulate_bytes: Number = 8.0
-    """Per parameter and micro-batch: adding gradients up."""
-    gradient_bytes: Number = 2.0
-    """Per parameter, in the reduction over copies."""
-    optimizer_bytes: Number = 30.0
-    """Per parameter, moved by the optimizer."""
-    selective_share: Number = 0.0
-    """Of a layer's matmuls and passes, what selective recomputation repeats besides attention."""
-    expert_efficiency: Number = 1.0
-    """Of grouped matmuls against plain ones of the same size."""
-    expert_passes: Number = 4.0
-    """How often a row that goes to an expert is read or written besides: sorting, casting, adding up."""
-
-    # What the host needs. A layer never takes less than its launches.
-    host_layer_s: Number = 0.0
-    """For the forward pass of one layer."""
-    host_backward: Number = 1.0
-    """For its backward pass, as a multiple."""
-    host_collective_s: Number = 0.0
-    """For each collective inside a layer, beyond the kernels."""
-    host_across_s: Number = 0.0
-    """More for each of them, for each doubling of the nodes that it spans."""
-    host_expert_s: Number = 0.0
-    """For the forward pass of the routing of one layer, beyond its kernels."""
-    host_busy_s: Number = 0.0
-    """More for each of them, and for each member of its group, while stages in other nodes exchange activations."""
-    host_micro_batch_s: Number = 0.0
-    """For each micro-batch, whatever its layers: nothing hides it."""
-    host_send_s: Number = 0.0
-    """For each send between stages: nothing hides it."""
-    host_step_s: Number = 0.0
-    """Once per step: data, logging, gradient norm."""
-    host_optimizer_s: Number = 0.0
-    """Of the optimizer, per layer."""
-
-    # What a cluster loses once a job is large. Nothing by default: these are faults of one cluster.
-    stall_nodes: Number = 64.0
-    """From this many nodes on."""
-    stall_send_s: Number = 0.0
-    """Of each send between stages."""
-    stall_micro_batch_s: Number = 0.0
-    """Of each micro-batch where there is but one stage: nothing hides it."""
-    stall_reduce: Number = 1.0
-    """How many times as long all-reducing the gradients takes."""
-
-    # What hides behind compute.
-    overlap: Number = 1.0
-    """Share of data-parallel traffic that may hide behind compute."""
-    update_overlap: Number = 0.0
-    """Share of gathering updated weights that hides behind the next forward pass."""
-    tensor_overlap: Number = 0.0
-    """Share of tensor-parallel traffic that hides behind matmuls."""
-    expert_overlap: Number = 0.0
-    """Share of the traffic of expert parallelism that hides behind compute."""
-    balanced_head: Number = 0.0
-    """1 where layers are dealt to stages by cost, with the head as several of them; 0: the same number to each."""
 
     @property
     def number_bytes(self) -> Number:
@@ -191,7 +198,7 @@ USUAL_FABRIC_BYTES_PER_S = 32e9
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftwareStack:
+class SoftwareStack(SoftwareConstants):
     """Constants of one software stack. Each is a share of what the machine can do, or a time of the host."""
 
     # Shares of the machine's own laws.
@@ -205,48 +212,10 @@ class SoftwareStack:
     """Of the memory bandwidth that they promise."""
     node_share: Number = 1.0
     nic_share: Number = 0.80
-    node_latency_s: Number = 20e-6
-    across_latency_s: Number = 20e-6
-    across_decay: Number = 0.0
-    expert_dispatch: Number = 0.0
-    nic_sharing: Number = 1.0
-    gather_share: Number = 1.0
-    # Fields of Rates, one by one.
-    hidden_passes: Number = 14.0
-    ffn_passes: Number = 3.0
-    score_passes: Number = 6.0
-    logit_passes: Number = 10.0
-    accumulate_bytes: Number = 8.0
-    gradient_bytes: Number = 2.0
-    optimizer_bytes: Number = 30.0
-    selective_share: Number = 0.0
-    expert_efficiency: Number = 0.8
-    expert_passes: Number = 4.0
-    host_layer_s: Number = 0.6e-3
-    host_backward: Number = 1.2
-    host_collective_s: Number = 0.05e-3
-    host_across_s: Number = 0.0
-    host_expert_s: Number = 1e-4
-    host_busy_s: Number = 0.0
-    host_micro_batch_s: Number = 1e-3
-    host_send_s: Number = 0.1e-3
-    host_step_s: Number = 10e-3
-    host_optimizer_s: Number = 0.0
-    stall_nodes: Number = 64.0
-    stall_send_s: Number = 0.0
-    stall_micro_batch_s: Number = 0.0
-    stall_reduce: Number = 1.0
-    overlap: Number = 0.8
-    update_overlap: Number = 0.0
-    tensor_overlap: Number = 0.0
-    expert_overlap: Number = 0.1
-    balanced_head: Number = 0.0
 
 
-_SHARES = ("sustained", "attention", "attention_half", "moved", "node_share", "nic_share")
 # What follows from constants of a machine's kin, and is no less than that of a machine that is no better.
 _RAISED = ("compute_flops_per_s", "head_flops_per_s", "attention_flops_per_s", "memory_bytes_per_s")
-_COPIED = tuple(field.name for field in fields(SoftwareStack) if field.name not in _SHARES)
 
 
 def stack_names() -> tuple[str, ...]:
@@ -349,7 +318,7 @@ def _compared(machine: Machine, dtype: str) -> tuple[float, ...]:
 
 def with_stack(bare: Rates, used: SoftwareStack) -> Rates:
     """Rates of a machine, brought down to what a stack reaches of them. Both may have columns."""
-    copied = {name: getattr(used, name) for name in _COPIED}
+    copied = {field.name: getattr(used, field.name) for field in fields(SoftwareConstants)}
     copied["gradient_bytes"] = np.maximum(used.gradient_bytes, bare.number_bytes)
     most = MOST_OF_PEAK * bare.peak_flops_per_s
     most_in_half = MOST_OF_PEAK * np.minimum(bare.peak_flops_per_s, bare.half_peak_flops_per_s)

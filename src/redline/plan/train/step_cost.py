@@ -1,6 +1,7 @@
 """The predicted cost of steps: time by what it is spent on, memory by what it holds. Columns, one row per layout."""
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -84,16 +85,20 @@ Rows = NDArray[np.intp] | NDArray[np.bool_]
 
 def rows_of(value: Value, rows: Rows) -> Value:
     """The same value with these rows of every column; fields that are single numbers stay as they are."""
-    picked = {name: column[rows] for name, column in _columns(value)}
-    return replace(value, **picked)  # type: ignore[type-var]
+    return _with_columns(value, lambda column: column[rows])
 
 
 def row_of(value: Value, row: int) -> Value:
     """The value of one row: every column becomes a number."""
-    picked = {name: column[row].item() for name, column in _columns(value)}
-    return replace(value, **picked)  # type: ignore[type-var]
+    return _with_columns(value, lambda column: column[row].item())
 
 
-def _columns(value: object) -> list[tuple[str, NDArray[np.float64]]]:
-    named_columns = ((field.name, getattr(value, field.name)) for field in fields(value))  # type: ignore[arg-type]
-    return [(name, column) for name, column in named_columns if isinstance(column, np.ndarray) and column.ndim]
+def _with_columns(value: Value, taken: Callable[[NDArray[np.float64]], object]) -> Value:
+    """Columns of the records that it has as well."""
+    parts = {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]
+    columns = {
+        name: taken(part) if isinstance(part, np.ndarray) else _with_columns(part, taken)
+        for name, part in parts.items()
+        if (isinstance(part, np.ndarray) and part.ndim) or is_dataclass(part)
+    }
+    return replace(value, **columns)  # type: ignore[type-var]

@@ -1,5 +1,6 @@
 """What can be chosen by name in a plan of training. Imports no NumPy: the help of the command line shows it."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -36,6 +37,8 @@ SCHEDULES = {
 }
 EXECUTIONS = {"usual": Execution.USUAL, "compiled": Execution.COMPILED, "graphs": Execution.GRAPHS}
 RECOMPUTES = {"none": Recompute.NONE, "selective": Recompute.SELECTIVE, "full": Recompute.FULL}
+NAMED: Mapping[str, Mapping[str, int]] = {"schedule": SCHEDULES, "recompute": RECOMPUTES, "execution": EXECUTIONS}
+"""Of fields of a layout whose values have names: the number of each."""
 BY = ("speed", "memory", "cost")
 """What the best layout is the best in."""
 FRAMEWORKS = ("megatron", "torchtitan", "deepspeed", "accelerate", "nanotron")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
 from redline.errors import ParameterError
 from redline.hardware.machine import Machine
 from redline.model.flops import Pairs, backward_flops, forward_flops
-from redline.model.model import Column, CountedModule, Model, Number
+from redline.model.model import Column, CountedModule, Model
 from redline.model.parameters import active_parameters, count_parameters
 from redline.plan.train.layout import Batch, Layout, micro_batches
 from redline.plan.train.memory.footprint import Footprint
@@ -20,7 +19,6 @@ from redline.plan.train.memory.use import Mask, memory_use, module_memory, runna
 from redline.plan.train.search.plan_trust import (
     MeasuredAccuracy,
     PlannedJob,
-    PlannedRun,
     Trust,
     evidence,
     guess,
@@ -45,89 +43,16 @@ from redline.plan.train.time.step_costs import StepCosts, in_columns, once_per_s
 from redline.plan.train.training_choices import Recompute
 
 
-class Workload(Protocol):
-    """`Transformer` and `Module` answer these."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def usual_stack(self) -> str:
-        """The software stack that is assumed where none is named."""
-
-    @property
-    def unit(self) -> str:
-        """What speed is counted in: tokens or samples."""
-
-    @property
-    def batch_unit(self) -> str:
-        """What a batch consists of: sequences or samples."""
-
-    @property
-    def parameters(self) -> int: ...
-
-    @property
-    def active_parameters(self) -> int:
-        """Those that each token meets."""
-
-    @property
-    def experts(self) -> int:
-        """Of a layer; 0 where there are none."""
-
-    def sequence_length(self, given: int | None) -> int:
-        """Tokens of a sequence; 1 where a batch consists of samples. Raises ParameterError where that does not fit."""
-
-    def flops_per_step(self, batch: Batch, *, adapters: bool = False) -> float:
-        """What the model needs, whatever the layout: nothing computed twice, no pair of tokens that the mask hides.
-
-        Where adapters alone are trained, no gradients of the model's own weights.
-        """
-
-    def layouts(self, batch: Batch, space: Space) -> Layout:
-        """All that are worth a look, as columns."""
-
-    def runnable(self, batch: Batch, layout: Layout, foot: Footprint) -> Mask:
-        """True where no rule stands against a layout, whatever its memory."""
-
-    def rates(self, rates: Rates, machine: Machine) -> Rates:
-        """Those of a software stack, with what is known better of this workload."""
-
-    def step_costs(self, batch: Batch, layout: Layout, rates: Rates) -> StepCosts[Column]: ...
-
-    def memory(self, batch: Batch, layout: Layout, foot: Footprint) -> MemoryUse: ...
-
-    def drawing(
-        self, batch: Batch, layout: Layout, rates: Rates, costs: StepCosts[float], *, dtype: str, half: str
-    ) -> Drawing:
-        """How the events of a simulated step are drawn."""
-
-    def trust(self, job: PlannedJob) -> Trust:
-        """The interval of the step time, and what of the job is new."""
-
-    def evidence(self, job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
-        """How well such predictions fared on measured runs; nothing where there are none."""
-
-    def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:
-        """Raise ParameterError where fields of the layout are fixed that this workload does not have."""
-
-    def objections(self, name: str, value: int, sequence: int) -> Iterator[str]:
-        """Why a field of the layout cannot have this value, whatever the rest of the layout is."""
-
-    @property
-    def must_divide(self) -> str:
-        """What has to divide what, for a message where no layout can run."""
-
-
 @dataclass(frozen=True)
 class Transformer:
     """A model of tokens."""
 
     model: Model
 
-    usual_stack = DEFAULT_STACK
-    unit = "tokens"
-    batch_unit = "sequences"
-    must_divide = "copies have to divide the batch, and tensor parallelism the heads"
+    usual_stack = DEFAULT_STACK  # where none is named
+    unit = "tokens"  # that speed is counted in
+    batch_unit = "sequences"  # that a batch consists of
+    must_divide = "copies have to divide the batch, and tensor parallelism the heads"  # where no layout can run
 
     @property
     def name(self) -> str:
@@ -143,14 +68,20 @@ class Transformer:
 
     @cached_property
     def active_parameters(self) -> int:
+        """Those that each token meets."""
         return int(active_parameters(self.model))
 
     def sequence_length(self, given: int | None) -> int:
+        """Tokens of a sequence; 1 where a batch consists of samples. Raises ParameterError where that does not fit."""
         if given is None:
             raise ParameterError("sequence", " is missing: how many tokens has a sequence, such as 4096?")
         return given
 
     def flops_per_step(self, batch: Batch, *, adapters: bool = False) -> float:
+        """What the model needs, whatever the layout: nothing computed twice, no pair of tokens that the mask hides.
+
+        Where adapters alone are trained, no gradients of the model's own weights.
+        """
         tokens = batch.sequence * batch.sequences
         forward = forward_flops(self.model, tokens, batch.sequence, Pairs.SEEN)
         backward = backward_flops(self.model, tokens, batch.sequence, Pairs.SEEN, flash=0)
@@ -158,12 +89,15 @@ class Transformer:
         return float(forward.total + backward.total - skipped)
 
     def layouts(self, batch: Batch, space: Space) -> Layout:
+        """All that are worth a look, as columns."""
         return layouts(self.model, batch, space)
 
     def runnable(self, batch: Batch, layout: Layout, foot: Footprint) -> Mask:
+        """True where no rule stands against a layout, whatever its memory."""
         return runnable(self.model, batch, layout, foot)
 
     def rates(self, rates: Rates, machine: Machine) -> Rates:
+        """Those of a software stack, with what is known better of this workload."""
         return rates
 
     def step_costs(self, batch: Batch, layout: Layout, rates: Rates) -> StepCosts[Column]:
@@ -178,18 +112,18 @@ class Transformer:
         return model_drawing(self.model, batch, layout, rates, costs, dtype=dtype, half=half)
 
     def trust(self, job: PlannedJob) -> Trust:
-        return trust_of(self._run(job))
+        """The interval of the step time, and what of the job is new."""
+        return trust_of(replace(job, model=self.model))
 
     def evidence(self, job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
-        return evidence(self._run(job))
-
-    def _run(self, job: PlannedJob) -> PlannedRun:
-        return PlannedRun(job=job, model=self.model)
+        """How well such predictions fared on measured runs; nothing where there are none."""
+        return evidence(replace(job, model=self.model))
 
     def refuse(self, fixed: Mapping[str, tuple[float, ...]]) -> None:
         """It has all that a layout can divide."""
 
     def objections(self, name: str, value: int, sequence: int) -> Iterator[str]:
+        """Why a field of the layout cannot have this value, whatever the rest of the layout is."""
         if name == "tp":
             yield from self._against_tensor(value)
         if name == "pp" and value > self.model.layers:
@@ -238,45 +172,25 @@ def module_step_costs(module: CountedModule, batch: Batch, layout: Layout, rates
     added_s = module.trained_parameters / layers * rates.accumulate_bytes / rates.memory_bytes_per_s
     host_s = host_forward_s(module, rates) / layers
     again = np.where(layout.recompute == Recompute.FULL, 1.0, 0.0)
-    update = once_per_step(trained, 0.0, layers, layout, rates)
     return in_columns(
-        StepCosts[Number](
-            stages=1.0,
-            chunks=1.0,
-            micro_batches=micro_batches(batch, layout),
-            schedule=layout.schedule,
-            layers_per_stage=layers,
-            layers_last_stage=layers,
-            layers=layers,
-            forward_s=forward_s,
-            backward_s=backward_s + added_s,
-            weight_gradient_s=0.0,
-            recompute_s=again * forward_s,
-            host_forward_s=host_s,
-            host_backward_s=host_s * (rates.host_backward + again),
-            tensor_forward_s=0.0,
-            tensor_backward_s=0.0,
-            tensor_sent_s=0.0,
-            context_forward_s=0.0,
-            context_backward_s=0.0,
-            ring_s=0.0,
-            attention_s=0.0,
-            expert_forward_s=0.0,
-            expert_backward_s=0.0,
-            expert_sent_s=0.0,
-            gather_s=gather_weights_s(module.parameters / layers, shards, layout, rates),
-            scatter_s=scatter_gradients_s(trained / layers, shards, layout, rates),
-            head_forward_s=0.0,
-            head_backward_s=0.0,
-            host_micro_batch_s=rates.host_micro_batch_s,
-            send_s=0.0,
-            reduce_s=update.reduce_s,
-            broadcast_s=update.broadcast_s,
-            overlap=rates.overlap,
-            optimizer_s=update.optimizer_s,
-            offload_s=update.offload_s,
-            host_step_s=rates.host_step_s,
-        )
+        once_per_step(trained, 0.0, layers, layout, rates),
+        stages=1.0,
+        chunks=1.0,
+        micro_batches=micro_batches(batch, layout),
+        schedule=layout.schedule,
+        layers_per_stage=layers,
+        layers_last_stage=layers,
+        layers=layers,
+        forward_s=forward_s,
+        backward_s=backward_s + added_s,
+        recompute_s=again * forward_s,
+        host_forward_s=host_s,
+        host_backward_s=host_s * (rates.host_backward + again),
+        gather_s=gather_weights_s(module.parameters / layers, shards, layout, rates),
+        scatter_s=scatter_gradients_s(trained / layers, shards, layout, rates),
+        host_micro_batch_s=rates.host_micro_batch_s,
+        overlap=rates.overlap,
+        host_step_s=rates.host_step_s,
     )
 
 
@@ -368,3 +282,7 @@ class Module:
 
     def objections(self, name: str, value: int, sequence: int) -> Iterator[str]:
         yield from ()
+
+
+Workload = Transformer | Module
+"""A planner asks both the same questions."""

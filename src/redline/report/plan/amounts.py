@@ -1,13 +1,15 @@
-"""The amounts of a plan: for people counts, times, bytes, chances, multiples, parameters; for programs as JSON."""
+"""What all plans say alike: counts, times, bytes, chances, parameters and errors for people; amounts as JSON."""
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from math import isfinite
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from redline.report.language import _
+from redline.report.language import _, clauses, listed, marked
+from redline.report.text_parts import clipped, interval
 from redline.units import format_bytes, format_ns
 
 _COUNTS = ("", " k", " M", " B", " T", " Q")
@@ -55,12 +57,68 @@ def share(part: float) -> str:
     return f"{100 * part:.1f} %"
 
 
-def parameters(total: int, active: int) -> str:
+def parameters(total: int, active_ones: int) -> str:
     """Of a model, and those that one token meets."""
-    if active == total:
-        return _("{total} parameters").format(total=count(total))
-    text = _("{total} parameters, {active} active per token")
-    return text.format(total=count(total), active=count(active))
+    said = _("{total} parameters").format(total=count(total))
+    return said if active_ones == total else listed([said, active(active_ones)])
+
+
+def active(number: int) -> str:
+    return _("{count} active per token").format(count=count(number))
+
+
+# --- how sure a plan is -----------------------------------------------------------------------------------------------
+
+
+LEFT_OUT: Mapping[str, str] = {
+    "layout": marked("layout"),
+    "model": marked("model"),
+    "gpus": marked("number of GPUs"),
+    "gpu": marked("GPU"),
+    "gpu anywhere": marked("GPU, all stacks"),
+    "stack": marked("stack"),
+    "source": marked("source"),
+    "family": marked("GPU family"),
+}
+"""Groups of runs that were left out of a fit, by the situation of plans that runs of theirs stand for."""
+UNITS: Mapping[str, str] = {name: name for name in (marked("tokens"), marked("samples"))}
+
+
+class Errors(Protocol):
+    """How far predictions were off on runs that they were not fitted to."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def median(self) -> float: ...
+
+    @property
+    def p90(self) -> float: ...
+
+
+def errors(of: Errors, situation: str, whose: str) -> str:
+    text = _("median error {median}, p90 {p90}, on {rows:,} runs whose {what} was left out of the fit ({whose})")
+    what = _(LEFT_OUT[situation.partition(" ")[0]])
+    return text.format(median=share(of.median), p90=share(of.p90), rows=of.rows, what=what, whose=whose)
+
+
+def within(value: str, low: str, high: str) -> str:
+    """A figure with the interval of such predictions."""
+    return clauses([value, _("80 % interval: {interval}").format(interval=interval(low, high))])
+
+
+def oom(share: float) -> str:
+    return _("OOM probability {chance}").format(chance=chance(share))
+
+
+def model_name(name: str) -> str:
+    return clipped(name, 60) or _("a model")
+
+
+def digits(value: float, most: int = 5) -> float:
+    """As many as a chart can show."""
+    return float(f"{value:.{most}g}")
 
 
 # --- for programs -----------------------------------------------------------------------------------------------------
@@ -74,7 +132,9 @@ def figures(value: object, names: str) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Records as objects, numbers of NumPy as numbers; null where a number is infinite or none."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, np.generic | np.ndarray):

@@ -33,7 +33,7 @@ def in_brief(layout: Layout) -> str:
     if layout.micro_batch > 1:
         parts.append(value_as_text("micro_batch", int(layout.micro_batch)))
     if layout.recompute:
-        parts.append(_("recompute {policy}").format(policy=recompute(layout)))
+        parts.append(value_as_text("recompute", int(layout.recompute)))
     return listed(parts)
 
 
@@ -53,10 +53,8 @@ def _further(layout: Layout, micro_batches: int) -> Iterator[str]:
     yield ngettext(
         "{count:,} micro-batch of {size}", "{count:,} micro-batches of {size}", micro_batches
     ).format(count=micro_batches, size=int(layout.micro_batch))  # fmt: skip
-    if layout.recompute == Recompute.SELECTIVE:
-        yield _("attention recomputed")
-    if layout.recompute == Recompute.FULL:
-        yield _("all layers recomputed")
+    if layout.recompute:
+        yield value_as_text("recompute", int(layout.recompute))
     if layout.sequence_parallel:
         yield _("sequence parallel")
     if layout.offload:

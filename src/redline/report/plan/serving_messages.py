@@ -6,7 +6,6 @@ from redline.plan.serve.forward_passes import MeasuredEngine, ServingLimit
 from redline.plan.serve.serving_plan import (
     EVERY,
     Ranged,
-    Repeats,
     ServingEvidence,
     ServingPlan,
     ServingPoint,
@@ -14,8 +13,18 @@ from redline.plan.serve.serving_plan import (
 )
 from redline.report.figure_names import unused_of
 from redline.report.language import _, clauses, listed, marked, ngettext
-from redline.report.plan.amounts import chance, count, gigabytes, parameters, seconds, share
-from redline.report.text_parts import clipped, interval
+from redline.report.plan.amounts import (
+    chance,
+    count,
+    errors,
+    gigabytes,
+    model_name,
+    parameters,
+    seconds,
+    share,
+    within,
+)
+from redline.report.text_parts import clipped
 
 LIMITS: Mapping[ServingLimit, str] = {
     ServingLimit.COMPUTE: marked("compute"),
@@ -36,19 +45,15 @@ METRICS: Mapping[str, str] = {
 
 def headline(plan: ServingPlan) -> str:
     text = _("{model} on {machine}, served by {engine}")
-    return text.format(model=model_name(plan), machine=clipped(plan.machine.name, 60), engine=clipped(plan.engine, 40))
-
-
-def model_name(plan: ServingPlan) -> str:
-    return clipped(plan.model.name, 60) or _("a model")
+    return text.format(
+        model=model_name(plan.model.name), machine=clipped(plan.machine.name, 60), engine=clipped(plan.engine, 40)
+    )
 
 
 def verdict(plan: ServingPlan) -> str:
     """The best way to serve, or that there is none."""
     if plan.best is not None:
-        return _("{way}: {speed} tokens/s per GPU{interval}").format(
-            way=way(plan.best), speed=count(plan.best.tokens_per_s_device), interval=_speeds(plan.best)
-        )
+        return _("{way}: {speed} tokens/s per GPU").format(way=way(plan.best), speed=_speed(plan.best))
     if not plan.points:
         tp, dtype, weights = min(plan.refused, key=lambda refusal: refusal[2])
         text = _("Nothing fits. Even tp {tp} in {dtype} needs {weights} of {device} on each GPU for weights alone.")
@@ -58,14 +63,13 @@ def verdict(plan: ServingPlan) -> str:
     return text.format(way=way(nearest), first=seconds(nearest.ttft_s.value), each=seconds(nearest.tpot_s.value))
 
 
-def _speeds(serving_point: ServingPoint) -> str:
-    """The interval of the throughput of a GPU, where it is known."""
-    figure = serving_point.tokens_per_s
+def _speed(point: ServingPoint) -> str:
+    """Throughput of a GPU, with its interval where it is known."""
+    figure = point.tokens_per_s
     if figure.low is None or figure.high is None:
-        return ""
-    return _(" ({low} to {high})").format(
-        low=count(figure.low / serving_point.tp), high=count(figure.high / serving_point.tp)
-    )
+        return count(point.tokens_per_s_device)
+    ends = {"low": count(figure.low / point.tp), "high": count(figure.high / point.tp)}
+    return _("{likely} ({low} to {high})").format(likely=count(point.tokens_per_s_device), **ends)
 
 
 def _beyond(plan: ServingPlan, serving_point: ServingPoint) -> float:
@@ -93,11 +97,9 @@ def size(serving_point: ServingPoint) -> str:
 
 
 def limits(plan: ServingPlan) -> str:
-    said = []
-    if plan.most_ttft_s is not None:
-        said.append(_("TTFT at most {time}").format(time=seconds(plan.most_ttft_s)))
-    if plan.most_tpot_s is not None:
-        said.append(_("TPOT at most {time}").format(time=seconds(plan.most_tpot_s)))
+    most = ((_("TTFT"), plan.most_ttft_s), (_("TPOT"), plan.most_tpot_s))
+    text = _("{figure} at most {time}")
+    said = [text.format(figure=figure, time=seconds(time_s)) for figure, time_s in most if time_s is not None]
     missing = None if plan.best is None else plan.best.chance_of_missing
     if missing is None:
         return listed(said)
@@ -135,9 +137,12 @@ def facts(plan: ServingPlan) -> Iterator[tuple[str, str]]:
 def ranged(figure: Ranged) -> str:
     """A time with the interval of such predictions."""
     if figure.low is None or figure.high is None:
-        return _("{value}; no interval: no published measurements to score it with").format(value=seconds(figure.value))
-    text = interval(seconds(figure.low), seconds(figure.high))
-    return _("{value}; 80 % interval: {interval}").format(value=seconds(figure.value), interval=text)
+        return clauses([seconds(figure.value), unscored()])
+    return within(seconds(figure.value), seconds(figure.low), seconds(figure.high))
+
+
+def unscored() -> str:
+    return _("no interval: no published measurements to score it with")
 
 
 def memory(plan: ServingPlan, serving_point: ServingPoint) -> str:
@@ -191,11 +196,6 @@ NEW: Mapping[ServingSituation, str] = {
     ServingSituation.GPU: marked("this GPU was never measured with {engine}: constants are from others of its family"),
     ServingSituation.FAMILY: marked("no GPU of this family was measured with {engine}: constants are from other GPUs"),
 }
-LEFT_OUT: Mapping[ServingSituation, str] = {
-    ServingSituation.MODEL: marked("runs of models left out of the fit"),
-    ServingSituation.GPU: marked("runs on GPUs left out of the fit"),
-    ServingSituation.FAMILY: marked("runs on families of GPUs left out of the fit"),
-}
 
 
 def known(plan: ServingPlan) -> str:
@@ -207,28 +207,18 @@ def known(plan: ServingPlan) -> str:
 
 
 def _evidence(plan: ServingPlan, situation: ServingSituation, evidence: ServingEvidence) -> str:
-    text = _("{metric}: median error {median}, p90 {p90}, on {rows:,} {runs} ({whose})")
     own = _("of {engine}").format(engine=clipped(plan.engine, 40))
-    return text.format(
-        metric=_(METRICS[evidence.metric]),
-        rows=evidence.rows,
-        median=share(evidence.median),
-        p90=share(evidence.p90),
-        runs=_(LEFT_OUT[situation]),
-        whose=_("of all engines") if evidence.engine == EVERY else own,
-    )
+    whose = _("of all engines") if evidence.engine == EVERY else own
+    said = errors(evidence, situation, whose)
+    return _("{name}: {evidence}").format(name=_(METRICS[evidence.metric]), evidence=said)
 
 
-def _repeats(repeats: Repeats) -> str:
+def repeats_as_text(shares: Mapping[str, float]) -> str:
+    """As the record of repeats has them."""
     return _(
-        "TTFT: a repeat of a run, with the same prompts and as many concurrent requests, is off by {repeat} in the "
-        "median (p90 {repeat_p90}); a plan of these runs by {plan} (p90 {plan_p90})."
-    ).format(
-        repeat=share(repeats.median),
-        repeat_p90=share(repeats.p90),
-        plan=share(repeats.predicted_median),
-        plan_p90=share(repeats.predicted_p90),
-    )
+        "TTFT: a repeat of a run, with the same prompts and as many concurrent requests, is off by {median} in the "
+        "median (p90 {p90}); a plan of these runs by {predicted_median} (p90 {predicted_p90})"
+    ).format(**{name: share(shares[name]) for name in ("median", "p90", "predicted_median", "predicted_p90")})
 
 
 def trust(plan: ServingPlan) -> Iterator[str]:
@@ -236,7 +226,7 @@ def trust(plan: ServingPlan) -> Iterator[str]:
     if plan.situation is not None:
         yield from (_evidence(plan, plan.situation, evidence) for evidence in plan.evidence)
     if plan.repeats is not None:
-        yield _repeats(plan.repeats)
+        yield repeats_as_text(vars(plan.repeats))
     if any(evidence.engine == EVERY for evidence in plan.evidence):
         text = _("Too few runs of {engine} could be left out so: its intervals are mostly those of other engines.")
         yield text.format(engine=clipped(plan.engine, 40))

@@ -18,11 +18,12 @@ from redline.report.document import (
     PageDocument,
     ReportTable,
     Section,
-    titled,
+    capital,
+    named,
 )
 from redline.report.language import _, marked
 from redline.report.plan import serving_messages as say
-from redline.report.plan.amounts import count, figures, gigabytes, plain, seconds
+from redline.report.plan.amounts import count, digits, figures, gigabytes, plain, seconds
 from redline.report.text_parts import interval
 
 _LABEL_WIDTH = 13
@@ -160,7 +161,10 @@ def page_of(plan: ServingPlan) -> PageDocument:
         facts=() if plan.best is None else tuple(_facts(plan, plan.best)),
         sections=tuple(_sections(plan)),
         drawers=("plan_charts.js",),
-        words={"user_speed": _("tokens per second of one user"), "device_speed": _("tokens per second and GPU")},
+        words={
+            "user_speed": _("tokens/s/user"),
+            "device_speed": _("{unit}/s/GPU").format(unit=_("tokens")),
+        },
     )
 
 
@@ -169,34 +173,26 @@ def _sections(plan: ServingPlan) -> Iterator[Section]:
         "Each line is a size and a format, from 1 concurrent request at the right to many at the left. Up and to the "
         "right is better."
     )
-    best = frontier(plan, brief=False)
     chart = Chart(name="serving", data={"curves": curves(plan)}, about=about)
-    shown: tuple[PageBlock, ...] = (chart, *titled("frontier", best.title, best)) if plan.points else ()
-    yield Section(name="frontier", link=_("Frontier"), title=_("Throughput against latency"), blocks=shown)
-    yield Section(
-        name="passes",
-        link=_("Forward passes"),
-        title=_("Time of a single forward pass"),
-        blocks=titled("passes", _("For the best configuration, by limiting factor"), passes(plan)),
-    )
-    yield Section(
-        name="every",
-        link=_("All configurations"),
-        title=_("All configurations that fit"),
-        blocks=titled("every", _("By size, format and load"), every(plan)),
-    )
+    best = named("frontier", frontier(plan, brief=False))
     refused = tuple(say.refused(plan))
-    yield Section(name="refused", title=_("What does not fit"), blocks=(Items(items=refused),) if refused else ())
-    trust = Items(items=tuple(say.trust(plan)))
-    yield Section(name="trust", link=_("Trust"), title=_("How far to trust this"), blocks=(trust,))
-    yield Section(name="about", title=_("What was planned"), blocks=(LabelledLines(lines=tuple(say.facts(plan))),))
+    shown: tuple[tuple[str, str, tuple[PageBlock, ...]], ...] = (
+        ("frontier", _("Frontier"), (chart, *best) if plan.points else ()),
+        ("passes", _("forward pass"), named("passes", passes(plan))),
+        ("every", _("All configurations"), named("every", every(plan))),
+        ("refused", _("what does not fit"), (Items(items=refused),) if refused else ()),
+        ("trust", _("how far to trust this"), (Items(items=tuple(say.trust(plan))),)),
+        ("about", _("What was planned"), (LabelledLines(lines=tuple(say.facts(plan))),)),
+    )
+    for name, title, blocks in shown:
+        yield Section(name=name, link=capital(title), title=capital(title), blocks=blocks)
 
 
 def _facts(plan: ServingPlan, best: ServingPoint) -> Iterator[Fact]:
     yield Fact(name=_("TTFT"), value=seconds(best.ttft_s.value), detail=_interval(best.ttft_s))
     yield Fact(name=_("TPOT"), value=seconds(best.tpot_s.value), detail=_interval(best.tpot_s))
     yield Fact(name=_("tokens/s/user"), value=count(best.tokens_per_s_user), detail="")
-    yield Fact(name=_("tokens/s/GPU"), value=count(best.tokens_per_s_device), detail="")
+    yield Fact(name=_("{unit}/s/GPU").format(unit=_("tokens")), value=count(best.tokens_per_s_device), detail="")
     used = gigabytes(best.weights_bytes + best.cache_bytes)
     yield Fact(name=_("GPU memory"), value=used, detail=_("of {size}").format(size=gigabytes(plan.device_bytes)))
     cost = plan.cost_per_million(best)
@@ -208,7 +204,7 @@ def _facts(plan: ServingPlan, best: ServingPoint) -> Iterator[Fact]:
 
 def _interval(figure: Ranged) -> str:
     if figure.low is None or figure.high is None:
-        return _("error not known")
+        return say.unscored()
     return _("80 % interval: {interval}").format(interval=interval(seconds(figure.low), seconds(figure.high)))
 
 
@@ -223,11 +219,6 @@ def curves(plan: ServingPlan) -> list[dict[str, Any]]:
             user=count(point.tokens_per_s_user),
             gpu=count(point.tokens_per_s_device),
         )
-        drawn = {"x": _digits(point.tokens_per_s_user), "y": _digits(point.tokens_per_s_device), "text": text}
+        drawn = {"x": digits(point.tokens_per_s_user), "y": digits(point.tokens_per_s_device), "text": text}
         groups.setdefault(f"{say.size(point)}, {point.dtype}", []).append(drawn)
     return [{"name": name, "points": points} for name, points in groups.items()]
-
-
-def _digits(value: float) -> float:
-    """Five are more than a chart can show."""
-    return float(f"{value:.5g}")

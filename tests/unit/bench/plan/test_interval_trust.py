@@ -18,18 +18,18 @@ from redline.model.huggingface import known_model
 from redline.model.model import Model
 from redline.plan.accuracy import accuracy_of
 from redline.plan.train.memory.footprint import peak_interval
-from redline.plan.train.search.plan_trust import PlannedJob, PlannedRun, Situation, evidence, kind_of, trust_of
+from redline.plan.train.search.plan_trust import PlannedJob, Situation, evidence, kind_of, trust_of
 from redline.plan.train.stacks import stack_names
 
 H100 = find("H100-SXM5-80GB")
 LLAMA_70B = known_model("llama-3.1-70b")
 
 
-def planned(stack: str, machine: Machine = H100, model: Model = LLAMA_70B, devices: int = 512) -> PlannedRun:
-    return PlannedRun(job=PlannedJob(stack=stack, machine=machine, dtype="bf16", devices=devices), model=model)
+def planned(stack: str, machine: Machine = H100, model: Model = LLAMA_70B, devices: int = 512) -> PlannedJob:
+    return PlannedJob(stack=stack, machine=machine, dtype="bf16", devices=devices, model=model)
 
 
-def width(run: PlannedRun) -> float:
+def width(run: PlannedJob) -> float:
     found = trust_of(run)
     return found.high / found.low
 
@@ -66,7 +66,7 @@ def test_a_measured_job_has_nothing_new_but_its_layout() -> None:
         ({Situation.STACK, Situation.GPU_ANYWHERE}, planned("default", machine=find("MI300X"))),
     ],
 )
-def test_a_plan_quotes_the_errors_of_its_own_situation(new: set[Situation], run: PlannedRun) -> None:
+def test_a_plan_quotes_the_errors_of_its_own_situation(new: set[Situation], run: PlannedJob) -> None:
     found = trust_of(run)
     assert new <= set(found.situations)
     assert evidence(run)[0].situation == found.situations[0]

@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from bench.plan.memory_accuracy import memory_accuracy
-from redline.plan.validation import MemoryAccuracy
+from bench.plan.validation import MemoryAccuracy
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 from bench.plan.predicted_steps import predicted, rates
 from bench.plan.step_accuracy import choice_loss, step_accuracy
 from bench.plan.training import Runs, expressed_runs, unexpressed_runs
+from bench.plan.validation import StepAccuracy
 from redline.model.parameters import active_parameters
-from redline.plan.validation import StepAccuracy
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from redline.report.language import speaking
 from redline.report.plan import serving_messages as say_serve
 from redline.report.plan import serving_report as serve_page
 from redline.report.plan import validation_report as validate_page
-from redline.report.plan.train import page as train_page
 from redline.report.plan.train import training_messages as say
+from redline.report.plan.train import training_report as train_page
 from redline.report.plan.train.tables import COLOURS
 from tests.support.made_plans import changes, job, llama, nothing_fits, plan, point, serving_plan, validation
 from tests.support.pages import data_of, visible
@@ -131,7 +131,7 @@ def test_a_page_without_a_price_has_the_room() -> None:
     unknown = replace(point(4), ttft_s=Ranged(value=0.2))
     text = visible(page_text(serve_page.page_of(serving_plan(price=None, best=unknown))))
     assert "KV capacity 200 sequences" in text
-    assert "error not known" in text
+    assert "no interval: no published measurements" in text
 
 
 # --- validation -------------------------------------------------------------------------------------------------------

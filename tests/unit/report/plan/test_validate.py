@@ -38,15 +38,15 @@ def test_verdicts_are_shares_of_what_happened() -> None:
 
 def test_serving_in_brief_has_a_line_for_each_figure_and_what_was_left_out() -> None:
     brief, every = (tables.serving(validation(), brief=brief).rows for brief in (True, False))
-    assert [row[2] for row in brief] == 2 * ["odd half", "models", "types of GPU", "GPU families"]
+    assert [row[2] for row in brief] == 2 * ["odd half", "model", "GPU", "GPU family"]
     assert len(every) == 12
     assert {row[2] for row in every} - {row[2] for row in brief} == {"speculative decoding", "B200-SXM"}
 
 
 def test_a_group_that_was_left_out_has_the_figures_of_its_engine() -> None:
     assert tables.serving_groups(validation()).rows == (
-        ("SGLang", "models", "GLM-4.6", "12", "-30.0 %", "+12.0 %", "-", "-"),
-        ("vLLM", "types of GPU", "H100", "4", "-", "-", "-5.0 %", "+20.0 %"),
+        ("SGLang", "model", "GLM-4.6", "12", "-30.0 %", "+12.0 %", "-", "-"),
+        ("vLLM", "GPU", "H100", "4", "-", "-", "-5.0 %", "+20.0 %"),
     )
 
 

@@ -152,12 +152,8 @@ class States:
     temporaries: Number
 
 
-@dataclass(frozen=True)
-class DeviceParameters:
-    """Numbers on one device before ZeRO divides them: routed experts, which have fewer copies, and all others."""
-
-    dense: Number
-    experts: Number
+DeviceParameters = tuple[Number, Number]
+"""Numbers on one device before ZeRO divides them: of all but routed experts, and of these, which have fewer copies."""
 
 
 def states_of(parameters: DeviceParameters, layout: Layout, foot: Footprint, many: Number) -> States:
@@ -166,7 +162,7 @@ def states_of(parameters: DeviceParameters, layout: Layout, foot: Footprint, man
     Gradients of several micro-batches are added up before they are reduced, once per step: until then ZeRO-2 has to
     hold them whole. ZeRO-3 reduces those of every micro-batch.
     """
-    zero, whole, own = np.asarray(layout.zero), parameters.dense + parameters.experts, _own(parameters, layout)
+    zero, whole, own = np.asarray(layout.zero), parameters[0] + parameters[1], _own(parameters, layout)
     gradients = np.where((zero >= 2) & ~((zero == 2) & (np.asarray(many) > 1)), own, whole)
     updated = np.where(zero >= 1, own, whole)
     weights = np.where(zero >= 3, own, whole) * foot.weight_bytes
@@ -186,11 +182,12 @@ def states_of(parameters: DeviceParameters, layout: Layout, foot: Footprint, man
 def _own(parameters: DeviceParameters, layout: Layout) -> Number:
     """Numbers of the shard of a device, of what ZeRO divides."""
     shard = np.maximum(1.0, np.where(np.asarray(layout.shard) > 0, layout.shard, _copies(layout)))
-    if not np.any(parameters.experts):
-        return parameters.dense / shard
+    dense, experts = parameters
+    if not np.any(experts):
+        return dense / shard
     # Tensor-parallel devices that do not cut an expert have copies of it.
     expert_shard = np.maximum(1.0, shard / layout.ep * layout.tp / expert_tp(layout))
-    return parameters.dense / shard + parameters.experts / expert_shard
+    return dense / shard + experts / expert_shard
 
 
 def _copies(layout: Layout) -> Number:
@@ -207,7 +204,7 @@ def stage_states(model: Model, layout: Layout, stage: PipelineStage, foot: Footp
     trained = _parameters(trained_layer(model, layout), trained_ends(layout) * ends, layout, stage)
     states = states_of(trained, layout, foot, many)
     base = _parameters(whole, 0.0, layout, stage)
-    held = np.where(np.asarray(layout.zero) >= 3, _own(base, layout), base.dense + base.experts)
+    held = np.where(np.asarray(layout.zero) >= 3, _own(base, layout), base[0] + base[1])
     still = held * foot.frozen_bytes + ends / layout.tp * foot.gather_bytes
     return replace(states, weights=states.weights + frozen(layout) * still)
 
@@ -225,7 +222,7 @@ def _parameters(layer: LayerParameters, ends: Number, layout: Layout, stage: Pip
     """On one device of the stage: tensor parallelism divides nearly all."""
     dense = stage.layers * ((layer.attention + layer.dense + layer.shared) / layout.tp + layer.whole)
     experts = stage.layers * layer.experts / (layout.ep * expert_tp(layout))
-    return DeviceParameters(dense=dense + ends / layout.tp, experts=experts)
+    return dense + ends / layout.tp, experts
 
 
 def expert_tp(layout: Layout) -> Number:

@@ -26,7 +26,6 @@ from redline.plan.train.layout import (
     micro_batches,
 )
 from redline.plan.train.memory.footprint import (
-    DeviceParameters,
     Footprint,
     States,
     expert_tp,
@@ -140,7 +139,10 @@ def _stage_memory(
         # What goes while a micro-batch's gradients come.
         freed = stage.layers * anywhere.layer + stage.head * anywhere.head
         states = replace(states, gradients=states.gradients + _spare(states.spare, freed, layout))
-    backward = BackwardPass(
+    return at_the_peak(
+        states,
+        layout,
+        foot,
         kept=in_flight + anywhere.passing + lasting_casts,
         # Autocast holds its casts until the forward pass is over, also of layers that are computed again.
         again=np.where(is_full, np.maximum(anywhere.again + anywhere.layer_casts, casts), 0.0),
@@ -148,7 +150,6 @@ def _stage_memory(
         gathers=anywhere.gathers + stage.head * anywhere.head_gathers,
         has_gradients=gradients_stay(layout, foot, many, stage.in_flight),
     )
-    return at_the_peak(states, backward, layout, foot)
 
 
 def _spare(spare: Number, freed: Number, layout: Layout) -> Number:
@@ -168,58 +169,47 @@ def gradients_stay(layout: Layout, foot: Footprint, many: Number, in_flight: Num
     return np.where(cleared & (np.asarray(many) <= in_flight), 0.0, 1.0)
 
 
-@dataclass(frozen=True)
-class BackwardPass:
-    """Bytes beside the states while a backward pass begins."""
+def at_the_peak(
+    states: States,
+    layout: Layout,
+    foot: Footprint,
+    *,
+    kept: Number,
+    again: Number,
+    head: Number,
+    gathers: Number,
+    has_gradients: Number,
+) -> MemoryUse:
+    """The largest of the three moments, with what the allocator and the communicators add.
 
-    kept: Number
-    """Activations that wait for it."""
-    again: Number
-    """The layer that is computed again first, once the logits are gone."""
-    head: Number
-    gathers: Number
-    has_gradients: Number
-    """0: the gradients of the step before are freed, and none is made yet."""
-
-
-def at_the_peak(states: States, backward: BackwardPass, layout: Layout, foot: Footprint) -> MemoryUse:
-    """The largest of the three moments, with what the allocator and the communicators add."""
-    is_loss = np.asarray(backward.head) >= np.asarray(backward.again)
-    activations = backward.kept + np.where(is_loss, 0.0, backward.again)
-    head = np.where(is_loss, backward.head, 0.0)
-    early = states.gradients * backward.has_gradients
-    is_backward = np.asarray(early + activations + head + backward.gathers) >= np.asarray(
-        states.gradients + states.temporaries
-    )
+    Bytes beside the states while a backward pass begins are activations that wait for it, the layer that is computed
+    again first, once the logits are gone, the head, and gathers. Without gradients, those of the step before are freed,
+    and none is made yet.
+    """
+    is_loss = np.asarray(head) >= np.asarray(again)
+    activations = kept + np.where(is_loss, 0.0, again)
+    head = np.where(is_loss, head, 0.0)
+    early = states.gradients * has_gradients
+    is_backward = np.asarray(early + activations + head + gathers) >= np.asarray(states.gradients + states.temporaries)
     gradients = np.where(is_backward, early, states.gradients)
     activations = np.where(is_backward, activations, 0.0)
     head = np.where(is_backward, head, 0.0)
-    gathers = np.where(is_backward, backward.gathers, 0.0)
+    gathers = np.where(is_backward, gathers, 0.0)
     temporaries = foot.workspace_bytes + np.where(is_backward, 0.0, states.temporaries)
     in_use = states.weights + gradients + states.optimizer + activations + head + gathers + temporaries
-    parts = np.broadcast_arrays(
-        states.weights,
-        gradients,
-        states.optimizer,
-        activations,
-        head,
-        gathers,
-        temporaries,
-        _communicators(layout, foot),
-        in_use * foot.slack,
-    )
-    columns = [np.asarray(part, np.float64) for part in parts]
-    return MemoryUse(
-        weights_bytes=columns[0],
-        gradients_bytes=columns[1],
-        optimizer_bytes=columns[2],
-        activations_bytes=columns[3],
-        head_bytes=columns[4],
-        gathers_bytes=columns[5],
-        temporaries_bytes=columns[6],
-        communicators_bytes=columns[7],
-        allocator_bytes=columns[8],
-    )
+    parts = {
+        "weights_bytes": states.weights,
+        "gradients_bytes": gradients,
+        "optimizer_bytes": states.optimizer,
+        "activations_bytes": activations,
+        "head_bytes": head,
+        "gathers_bytes": gathers,
+        "temporaries_bytes": temporaries,
+        "communicators_bytes": _communicators(layout, foot),
+        "allocator_bytes": in_use * foot.slack,
+    }
+    columns = (np.asarray(part, np.float64) for part in np.broadcast_arrays(*parts.values()))
+    return MemoryUse(**dict(zip(parts, columns, strict=True)))
 
 
 def layer_bytes(model: Model, batch: Batch, layout: Layout, foot: Footprint) -> tuple[Number, Number]:
@@ -313,18 +303,20 @@ def module_memory(module: CountedModule, batch: Batch, layout: Layout, foot: Foo
     module; then stacks hold them in several forms for a moment, as those of any model.
     """
     many = micro_batches(batch, layout)
-    weights = states_of(DeviceParameters(float(module.parameters), 0.0), layout, foot, many).weights
-    trained = states_of(DeviceParameters(float(module.trained_parameters), 0.0), layout, foot, many)
+    weights = states_of((float(module.parameters), 0.0), layout, foot, many).weights
+    trained = states_of((float(module.trained_parameters), 0.0), layout, foot, many)
     states = replace(trained, weights=weights, gradients=trained.gradients + trained.spare)
     kept, again = _activations(module, layout, foot)
-    backward = BackwardPass(
+    return at_the_peak(
+        states,
+        layout,
+        foot,
         kept=kept,
         again=again,
         head=_logits(module) * foot.logit_bytes * layout.micro_batch / module.samples,
         gathers=gathered_bytes(module.parameters / module.blocks, layout, foot),
         has_gradients=gradients_stay(layout, foot, many),
     )
-    return at_the_peak(states, backward, layout, foot)
 
 
 def _activations(module: CountedModule, layout: Layout, foot: Footprint) -> tuple[Number, Number]:

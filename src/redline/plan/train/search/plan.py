@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,10 @@ from redline.plan.train.search.search import (
 )
 from redline.plan.train.search.space import Space, listed_divisors
 from redline.plan.train.stacks import DEFAULT_STACK, abilities, machine_rates, rates_of, stack
-from redline.plan.train.step_cost import MemoryUse, StepTime
+from redline.plan.train.step_cost import MemoryUse, StepTime, row_of
 from redline.plan.train.time.step import overlaps
 from redline.plan.train.time.step_costs import of_row
-from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, RECOMPUTES, SCHEDULES, TOP, Recompute
+from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY, NAMED, TOP, Recompute
 from redline.plan.train.workload import Workload
 from redline.progress import Progress, ProgressStage, silent
 
@@ -166,33 +166,28 @@ def plan_training(request: TrainingRequest, progress: Progress = silent) -> Trai
     layouts = search(job, space, by=request.by, accepted_chance=request.accepted_chance)
     if not len(layouts.every):
         raise UsageError(_nothing(request))
-    best = layouts.every.row(0) if layouts.fitting else layouts.every.row(int(np.argmin(layouts.every.peak_bytes)))
+    best = row_of(layouts.every, 0 if layouts.fitting else int(np.argmin(layouts.every.peak_bytes)))
     costs = of_row(job.workload.step_costs(job.batch, _as_columns(best.layout), job.rates))
     device_bytes = float(job.rates.device_bytes)
     safe = safer(layouts)
+    asked = ("workload", "machine", "dtype", "stack", "devices", "by", "accepted_chance")
     return TrainingPlan(
-        workload=request.workload,
+        **{name: getattr(request, name) for name in asked},
         parameters=request.workload.parameters,
         active_parameters=request.workload.active_parameters,
         flops_per_step=_flops(job, best.layout),
-        machine=request.machine,
-        dtype=request.dtype,
-        stack=request.stack,
-        devices=request.devices,
         devices_per_node=space.devices_per_node,
         device_bytes=device_bytes,
         batch=job.batch,
-        by=request.by,
-        accepted_chance=request.accepted_chance,
         considered=len(layouts.every),
         fitting=layouts.fitting,
         best=_candidate(job, best, request, fitted),
-        safer=None if safe is None else _candidate(job, layouts.every.row(safe), request, fitted),
+        safer=None if safe is None else _candidate(job, row_of(layouts.every, safe), request, fitted),
         step_costs=costs,
         rates=job.rates,
         ranked=tuple(_candidate(job, evaluated, request, fitted) for evaluated in _first(layouts, request.top)),
         frontier=tuple(
-            _candidate(job, layouts.every.row(int(row)), request, fitted) for row in _shown(frontier(layouts))
+            _candidate(job, row_of(layouts.every, int(row)), request, fitted) for row in _shown(frontier(layouts))
         ),
         overlaps=overlaps(costs, best.time),
         alternatives=alternatives(layouts, device_bytes) if layouts.fitting else (),
@@ -216,12 +211,7 @@ def _fitted(request: TrainingRequest) -> FittedJob | None:
     """What a measured step of the job tells of its constants."""
     if request.measured is None:
         return None
-    bare = machine_rates(
-        request.machine,
-        request.dtype,
-        devices_per_node=request.devices_per_node,
-        nic_bytes_per_s=request.nic_bytes_per_s,
-    )
+    bare = machine_rates(request.machine, request.dtype, **_links(request))
     usual = stack(request.stack, request.machine.base or request.machine.name, request.dtype)
     known = is_measured(_planned(request))
     return fit_to_measured(
@@ -235,13 +225,16 @@ def _fitted(request: TrainingRequest) -> FittedJob | None:
     )
 
 
+def _links(request: TrainingRequest) -> dict[str, Any]:
+    return {"devices_per_node": request.devices_per_node, "nic_bytes_per_s": request.nic_bytes_per_s}
+
+
 def _job(request: TrainingRequest, fitted: FittedJob | None = None) -> TrainingJob:
     rates = rates_of(
         request.machine,
         request.dtype,
         request.stack,
-        devices_per_node=request.devices_per_node,
-        nic_bytes_per_s=request.nic_bytes_per_s,
+        **_links(request),
         software=None if fitted is None else fitted.software,
     )
     if not rates.device_bytes:
@@ -296,7 +289,7 @@ def _first(layouts: FoundLayouts, count: int) -> list[Evaluated]:
     """The best ones, without those that cost what a simpler one costs."""
     costs = np.stack([layouts.every.step_s, layouts.every.peak_bytes], axis=1)[: max(layouts.fitting, 1)]
     _, rows = np.unique(np.round(np.log(costs) / ALIKE), axis=0, return_index=True)
-    return [layouts.every.row(int(row)) for row in np.sort(rows)[: min(count, layouts.fitting)]]
+    return [row_of(layouts.every, int(row)) for row in np.sort(rows)[: min(count, layouts.fitting)]]
 
 
 def _shown(rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -352,7 +345,6 @@ def _as_columns(layout: Layout) -> Layout:
 # --- constraints that no layout meets ---------------------------------------------------------------------------------
 
 
-_NAMED: Mapping[str, Mapping[str, int]] = {"schedule": SCHEDULES, "recompute": RECOMPUTES}
 _SPLITS = ("dp", "tp", "pp", "cp")
 
 
@@ -395,5 +387,5 @@ def _refuse_product(request: TrainingRequest) -> None:
 
 
 def _listed(name: str, values: Sequence[float]) -> str:
-    words = {number: text for text, number in _NAMED.get(name, {}).items()}
+    words = {number: text for text, number in NAMED.get(name, {}).items()}
     return ",".join(words.get(int(value), f"{value:g}") for value in values)

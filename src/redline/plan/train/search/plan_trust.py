@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 from math import exp, expm1, hypot, log
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from redline.plan.train.stacks import format_kind
 if TYPE_CHECKING:
     from redline.hardware.machine import Machine
     from redline.model.model import Model
-from typing import TYPE_CHECKING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,37 +63,25 @@ class PlannedJob:
     dtype: str
     devices: int
     adapters: bool = False
+    model: Model | None = None
+    """None of a module of a user's own."""
 
     @property
     def chip(self) -> str:
         return chip_of(self.machine.base or self.machine.name)
 
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedRun:
-    """A job with its model."""
-
-    job: PlannedJob
-    model: Model
-
     @property
     def unusual(self) -> bool:
         """Mixtures of experts and adapters scatter more."""
-        return self.job.adapters or bool(self.model.moe_layers)
+        return self.adapters or (self.model is not None and bool(self.model.moe_layers))
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredRuns:
-    """Runs of one stack on one type of GPU that were fitted to."""
-
-    formats: frozenset[str]
-    models: frozenset[str]
-    devices: frozenset[int]
+MeasuredRuns = Mapping[str, Sequence[str | int]]
+"""Runs of one stack on one type of GPU that were fitted to: their formats, models and numbers of devices."""
 
 
-def situations(run: PlannedRun, measured: Mapping[str, Mapping[str, MeasuredRuns]]) -> Iterator[Situation]:
+def situations(job: PlannedJob, measured: Mapping[str, Mapping[str, MeasuredRuns]]) -> Iterator[Situation]:
     """All that is new; `measured` by stack and GPU."""
-    job = run.job
     nowhere = all(job.chip not in chips for chips in measured.values())
     own = measured.get(job.stack)
     if own is None:
@@ -104,14 +90,14 @@ def situations(run: PlannedRun, measured: Mapping[str, Mapping[str, MeasuredRuns
             yield Situation.GPU_ANYWHERE
         return
     here = own.get(job.chip)
-    if here is None or format_kind(job.dtype) not in here.formats:
+    if here is None or format_kind(job.dtype) not in here["formats"]:
         yield Situation.GPU_ANYWHERE if nowhere else Situation.GPU
         known = tuple(own.values())
     else:
         known = (here,)
-    if all(shape_of(run.model) not in each.models for each in known):
+    if all(shape_of(job.model) not in each["models"] for each in known):
         yield Situation.MODEL
-    if all(job.devices not in each.devices for each in known):
+    if all(job.devices not in each["devices"] for each in known):
         yield Situation.GPUS
 
 
@@ -120,9 +106,9 @@ def chip_of(record: str) -> str:
     return record.partition("-")[0]
 
 
-def shape_of(model: Model) -> str:
+def shape_of(model: Model | None) -> str:
     """The widths by which a model is known: names differ between sources."""
-    return "/".join(f"{float(getattr(model, name)):.0f}" for name in SHAPE)
+    return "" if model is None else "/".join(f"{float(getattr(model, name)):.0f}" for name in SHAPE)
 
 
 SHAPE = ("layers", "hidden", "ffn", "experts")
@@ -156,18 +142,18 @@ class Trust:
     """How far the profile's own figures are off, as a share; 0 where the machine is from the catalogue."""
 
 
-def trust_of(run: PlannedRun) -> Trust:
+def trust_of(job: PlannedJob) -> Trust:
     """At least as wide as the interval of other people's runs: whose steps a plan predicts is never known."""
-    if not is_gpu(run.job.machine):
-        return guess(run.job)
-    new = what_is_new(run, _measured())
-    low, high, runs = situation_ends(run, new, accuracy_of("training")["intervals"])
-    users = accuracy_of("training")["users"][kind_of(run)]
+    if not is_gpu(job.machine):
+        return guess(job)
+    new = what_is_new(job, _measured())
+    low, high, runs = situation_ends(job, new, accuracy_of("training")["intervals"])
+    users = accuracy_of("training")["users"][kind_of(job)]
     low, high = min(low, log(users["low"])), max(high, log(users["high"]))
-    off = profile_error(run.job.machine, run.job.dtype)
+    off = profile_error(job.machine, job.dtype)
     if off:
         low, high = _together(((low, high), (-log(1 + off), log(1 + off))))
-    worst = sorted(new, key=lambda situation: -_errors(situation, run.job.stack)["p90"])
+    worst = sorted(new, key=lambda situation: -_errors(situation, job.stack)["p90"])
     return Trust(
         situations=tuple(worst),
         low=exp(low),
@@ -178,16 +164,16 @@ def trust_of(run: PlannedRun) -> Trust:
     )
 
 
-def what_is_new(run: PlannedRun, measured: Mapping[str, Mapping[str, MeasuredRuns]]) -> tuple[Situation, ...]:
+def what_is_new(job: PlannedJob, measured: Mapping[str, Mapping[str, MeasuredRuns]]) -> tuple[Situation, ...]:
     """At least the layout."""
-    return tuple(situations(run, measured)) or (Situation.LAYOUT,)
+    return tuple(situations(job, measured)) or (Situation.LAYOUT,)
 
 
 def situation_ends(
-    run: PlannedRun, new: Sequence[Situation], known: Mapping[str, CellIntervals]
+    job: PlannedJob, new: Sequence[Situation], known: Mapping[str, CellIntervals]
 ) -> tuple[float, float, int]:
     """Logarithms of the interval of runs that were left out with what is new, and how many of them are like this."""
-    found = [_interval(run, known[situation]) for situation in new]
+    found = [_interval(job, known[situation]) for situation in new]
     low, high = _together([(log(each["low"]), log(each["high"])) for each in found])
     return low, high, min(int(each["runs"]) for each in found)
 
@@ -199,9 +185,9 @@ def _together(ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return -hypot(*(min(low, 0.0) for low, _ in ends)), hypot(*(max(high, 0.0) for _, high in ends))
 
 
-def kind_of(run: PlannedRun) -> str:
+def kind_of(job: PlannedJob) -> str:
     """The key by which intervals are kept."""
-    return "unusual" if run.unusual else "usual"
+    return "unusual" if job.unusual else "usual"
 
 
 def guess(job: PlannedJob) -> Trust:
@@ -211,22 +197,25 @@ def guess(job: PlannedJob) -> Trust:
     return Trust(situations=(), low=1 / reach, high=reach, runs=0, users=0, profile_error=expm1(off))
 
 
-def evidence(run: PlannedRun) -> tuple[MeasuredAccuracy, ...]:
+def evidence(job: PlannedJob) -> tuple[MeasuredAccuracy, ...]:
     """Accuracy of step time, in the situation of the plan, and of memory: runs of the stack itself, or of all."""
-    if not is_gpu(run.job.machine):
+    if not is_gpu(job.machine):
         return ()
-    situation = trust_of(run).situations[0]
-    errors = _errors(situation, run.job.stack)
-    step = MeasuredAccuracy(
-        what="step",
-        stack=errors["stack"],
+    situation = trust_of(job).situations[0]
+    errors = _errors(situation, job.stack)
+    return _accuracy("step", situation, errors), _of_memory(job.stack)
+
+
+def _accuracy(what: str, situation: Situation, errors: Mapping[str, Any]) -> MeasuredAccuracy:
+    return MeasuredAccuracy(
+        what=what,
         situation=situation,
+        stack=errors["stack"],
         rows=int(errors["rows"]),
-        groups=int(errors["groups"]),
+        groups=int(errors.get("groups", 1)),
         median=errors["median"],
         p90=errors["p90"],
     )
-    return step, _of_memory(run.job.stack)
 
 
 def profile_error(machine: Machine, dtype: str) -> float:
@@ -245,10 +234,10 @@ def is_measured(job: PlannedJob) -> bool:
     return any(job.chip in chips for chips in _measured().values())
 
 
-def _interval(run: PlannedRun, known: CellIntervals) -> Mapping[str, float]:
+def _interval(job: PlannedJob, known: CellIntervals) -> Mapping[str, float]:
     """The interval of the cell of the run, or of the nearest that has one."""
-    stacks, chips = (run.job.stack, EVERY), (run.job.chip, EVERY)
-    names = (f"{stack}/{chip}/{kind_of(run)}" for stack in stacks for chip in chips)
+    stacks, chips = (job.stack, EVERY), (job.chip, EVERY)
+    names = (f"{stack}/{chip}/{kind_of(job)}" for stack in stacks for chip in chips)
     return next(known[name] for name in (*names, f"{EVERY}/{EVERY}/usual") if name in known)
 
 
@@ -263,33 +252,11 @@ def _errors(situation: Situation, stack: str) -> dict[str, Any]:
 def _of_memory(stack: str) -> MeasuredAccuracy:
     known = accuracy_of("training")["memory"]
     name = stack if stack in known else EVERY
-    accuracy = known[name]
-    return MeasuredAccuracy(
-        what="memory",
-        stack=name,
-        situation=Situation.LAYOUT if name == stack else Situation.STACK,
-        rows=int(accuracy["rows"]),
-        groups=1,
-        median=accuracy["median"],
-        p90=accuracy["p90"],
-    )
+    situation = Situation.LAYOUT if name == stack else Situation.STACK
+    return _accuracy("memory", situation, {"stack": name, **known[name]})
 
 
-@cache
-def _measured() -> dict[str, dict[str, MeasuredRuns]]:
-    return measured_runs(accuracy_of("training")["measured"])
-
-
-def measured_runs(known: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, MeasuredRuns]]:
-    """Runs of every stack and type of GPU, as the file has them."""
-    return {
-        stack: {
-            chip: MeasuredRuns(
-                formats=frozenset(each["formats"]),
-                models=frozenset(each["models"]),
-                devices=frozenset(each["devices"]),
-            )
-            for chip, each in chips.items()
-        }
-        for stack, chips in known.items()
-    }
+def _measured() -> Mapping[str, Mapping[str, MeasuredRuns]]:
+    """By stack and GPU."""
+    measured: Mapping[str, Mapping[str, MeasuredRuns]] = accuracy_of("training")["measured"]
+    return measured

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from redline.plan.train.layout import Batch, Layout
 from redline.plan.train.memory.footprint import Footprint, changed, footprint, oom_probability
 from redline.plan.train.search.space import Space
 from redline.plan.train.stacks import Rates
-from redline.plan.train.step_cost import MemoryUse, Rows, StepTime, row_of, rows_of
+from redline.plan.train.step_cost import MemoryUse, StepTime, row_of, rows_of
 from redline.plan.train.time.step import step_time
 from redline.plan.train.training_choices import ACCEPTED_CHANCE, BY
 from redline.plan.train.workload import Workload
@@ -111,23 +111,13 @@ class Evaluated:
     def __len__(self) -> int:
         return len(self.chance)
 
-    def rows(self, rows: Rows) -> Evaluated:
-        picked = rows_of(self, rows)
-        nested = {name: rows_of(getattr(self, name), rows) for name in ("layout", "time", "memory")}
-        return replace(picked, **nested)
-
-    def row(self, row: int) -> Evaluated:
-        picked = row_of(self, row)
-        nested = {name: row_of(getattr(self, name), row) for name in ("layout", "time", "memory")}
-        return replace(picked, **nested)
-
 
 def evaluate(job: TrainingJob, layouts: Layout) -> Evaluated:
     """All of them, some thousands at a time."""
     count = len(np.atleast_1d(layouts.dp))
     starts = range(0, max(count, 1), ROWS_AT_ONCE)
     parts = [_evaluate(job, rows_of(layouts, np.arange(at, min(at + ROWS_AT_ONCE, count)))) for at in starts]
-    return parts[0] if len(parts) == 1 else _joined_evaluations(parts)
+    return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 def _evaluate(job: TrainingJob, layout: Layout) -> Evaluated:
@@ -138,15 +128,15 @@ def _evaluate(job: TrainingJob, layout: Layout) -> Evaluated:
     return Evaluated(layout=layout, time=time, memory=memory, chance=chance, step_s=time.step_s, peak_bytes=peak_bytes)
 
 
-def _joined_evaluations(parts: Sequence[Evaluated]) -> Evaluated:
-    nested = {name: _joined([getattr(part, name) for part in parts]) for name in ("layout", "time", "memory")}
-    return replace(_joined(parts), **nested)
-
-
 def _joined(values: Sequence[Value]) -> Value:
     """One value with the columns of all, one after the other."""
-    columns = {column.name: [getattr(value, column.name) for value in values] for column in fields(values[0])}  # type: ignore[arg-type]
-    joined = {name: np.concatenate(all_of) for name, all_of in columns.items() if isinstance(all_of[0], np.ndarray)}
+    joined: dict[str, object] = {}
+    for each in fields(values[0]):  # type: ignore[arg-type]
+        parts = [getattr(value, each.name) for value in values]
+        if is_dataclass(parts[0]):
+            joined[each.name] = _joined(parts)
+        elif isinstance(parts[0], np.ndarray):
+            joined[each.name] = np.concatenate(parts)
     return replace(values[0], **joined)  # type: ignore[type-var]
 
 
@@ -173,12 +163,12 @@ def search(
         order = by_speed(every.layout, every.step_s, every.chance, fits)
     else:
         order = by_memory(every.layout, every.step_s, every.peak_bytes, fits)
-    return FoundLayouts(every=every.rows(order), fitting=int(np.count_nonzero(fits)))
+    return FoundLayouts(every=rows_of(every, order), fitting=int(np.count_nonzero(fits)))
 
 
 def safer(layouts: FoundLayouts) -> int | None:
     """The row that is the least likely to run out of memory, of those that are hardly slower than the first."""
-    every = layouts.every.rows(np.arange(layouts.fitting))
+    every = rows_of(layouts.every, np.arange(layouts.fitting))
     if not layouts.fitting or every.chance[0] <= SURE:
         return None
     near = np.flatnonzero(every.step_s <= every.step_s[0] * (1 + HARDLY))
@@ -254,7 +244,7 @@ class Change:
 
 def alternatives(layouts: FoundLayouts, device_bytes: float) -> tuple[Alternative, ...]:
     """For each dimension and each value in it that the best layout does not have."""
-    best = layouts.every.row(0)
+    best = row_of(layouts.every, 0)
     others = []
     for dimension in DIMENSIONS:
         column = np.asarray(getattr(layouts.every.layout, dimension))
@@ -271,7 +261,7 @@ def _alternative(
     """Rows are ordered, so the first is the best; where none fits, the smallest stands for them."""
     fits = bool(rows[0] < layouts.fitting)
     row = int(rows[0]) if fits else int(rows[np.argmin(layouts.every.peak_bytes[rows])])
-    best, other = layouts.every.row(0), layouts.every.row(row)
+    best, other = row_of(layouts.every, 0), row_of(layouts.every, row)
     cause, grown_s, grown = _grown_most(best, other)
     if not fits:
         cause, grown_s, grown = "memory", 0.0, float(other.peak_bytes) / device_bytes
@@ -297,7 +287,7 @@ def changes(
     tell: Callable[[int], None] = lambda done: None,
 ) -> tuple[Change, ...]:
     """The search again on better machines: what would be the best layout there? `tell` is told how many are done."""
-    best = layouts.every.row(0)
+    best = row_of(layouts.every, 0)
     seen: list[Change] = []
     for what, factor, names in BETTER:
         tell(len(seen))

@@ -92,14 +92,21 @@ def layer_messages(setup: LayoutSetup) -> Mapping[Direction, Sequence[SimulatedM
 
 def meeting(stages: int) -> SimulatedMessage:
     """All stages add up the norms of their gradients."""
+    return _equal("all_reduce", STAGES, stages, 1, "fp32", 1.0)
+
+
+def _equal(
+    collective: str, group: str, members: float, elements: float, dtype: str, seconds: float
+) -> SimulatedMessage:
+    """One that gives every member as much as it takes."""
     return SimulatedMessage(
-        collective="all_reduce",
-        group=STAGES,
-        members=stages,
-        in_elements=1,
-        out_elements=1,
-        dtype=TYPES["fp32"],
-        seconds=1.0,
+        collective=collective,
+        group=group,
+        members=round(float(members)),
+        in_elements=elements,
+        out_elements=elements,
+        dtype=TYPES[dtype],
+        seconds=seconds,
     )
 
 
@@ -158,30 +165,15 @@ def _expert(setup: LayoutSetup) -> Iterator[SimulatedMessage]:
         * float(model.experts_per_token / layout.tp * model.moe_layers / model.layers)
     )
     elements = rows * float(model.hidden)
-    message = SimulatedMessage(
-        collective="all_to_all",
-        group="expert",
-        members=round(float(layout.ep)),
-        in_elements=elements,
-        out_elements=elements,
-        dtype=TYPES[setup.half],
-        seconds=float(all_to_all_s(elements * _number_bytes(setup), among, setup.rates, once)),
-    )
+    seconds = float(all_to_all_s(elements * _number_bytes(setup), among, setup.rates, once))
+    message = _equal("all_to_all", "expert", float(layout.ep), elements, setup.half, seconds)
     yield from (message, message)
 
 
 def _exchange(setup: LayoutSetup, word: str) -> SimulatedMessage:
     split = float(setup.layout.tp) if setup.layout.sequence_parallel == 1 else 1.0
     elements = setup.tokens * float(setup.model.hidden) / split
-    return SimulatedMessage(
-        collective=word,
-        group=STAGES,
-        members=round(float(setup.layout.pp)),
-        in_elements=elements,
-        out_elements=elements,
-        dtype=TYPES[setup.half],
-        seconds=1.0,
-    )
+    return _equal(word, STAGES, float(setup.layout.pp), elements, setup.half, 1.0)
 
 
 # --- what data parallelism sends --------------------------------------------------------------------------------------
@@ -244,44 +236,21 @@ def _number_bytes(setup: LayoutSetup | Copies) -> float:
 
 
 def gathered(setup: LayoutSetup | Copies, name: str, among: CommGroup, elements: float) -> SimulatedMessage:
-    members = float(among.size)
     seconds = float(all_gather_s(elements * _number_bytes(setup), among, setup.rates))
-    return SimulatedMessage(
-        collective="all_gather",
-        group=name,
-        members=round(members),
-        in_elements=elements / members,
-        out_elements=elements,
-        dtype=TYPES[setup.half],
-        seconds=seconds,
-    )
+    whole = _equal("all_gather", name, float(among.size), elements, setup.half, seconds)
+    return replace(whole, in_elements=elements / float(among.size))
 
 
 def scattered(
     setup: LayoutSetup | Copies, name: str, among: CommGroup, elements: float, dtype: str
 ) -> SimulatedMessage:
-    members, size = float(among.size), _FLOAT_BYTES if dtype == "fp32" else _number_bytes(setup)
+    size = _FLOAT_BYTES if dtype == "fp32" else _number_bytes(setup)
     seconds = float(reduce_scatter_s(elements * size, among, setup.rates))
-    return SimulatedMessage(
-        collective="reduce_scatter",
-        group=name,
-        members=round(members),
-        in_elements=elements,
-        out_elements=elements / members,
-        dtype=TYPES[dtype],
-        seconds=seconds,
-    )
+    whole = _equal("reduce_scatter", name, float(among.size), elements, dtype, seconds)
+    return replace(whole, out_elements=elements / float(among.size))
 
 
 def reduced(setup: LayoutSetup | Copies, name: str, among: CommGroup, elements: float, dtype: str) -> SimulatedMessage:
     size = _FLOAT_BYTES if dtype == "fp32" else _number_bytes(setup)
     seconds = float(all_reduce_s(elements * size, among, setup.rates))
-    return SimulatedMessage(
-        collective="all_reduce",
-        group=name,
-        members=round(float(among.size)),
-        in_elements=elements,
-        out_elements=elements,
-        dtype=TYPES[dtype],
-        seconds=seconds,
-    )
+    return _equal("all_reduce", name, float(among.size), elements, dtype, seconds)

@@ -5,7 +5,7 @@ become one. If that is not enough, each pass becomes one operator, and if not ev
 whole. What was done is said in words.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from redline.plan.train.simulation.pass_work import EventKind
@@ -90,6 +90,17 @@ class PredictedStep:
     """Whether everything that a pass does was put together as well."""
     stretched: float
     """By how much the simulated step was scaled to last as long as the closed form says: near 1."""
+
+    def notes(self, devices: int) -> Iterator[str]:
+        """What differs from a trace of the whole job."""
+        yield f"predicted, not measured: one step of {devices:,} devices, one rank for each stage of the pipeline"
+        if self.passes_together:
+            yield "each pass is drawn as one matmul of as many FLOPs, because its operators are too many to draw"
+        elif self.layers_together:
+            yield "equal operators of all layers of a pass are drawn as one, because they are too many to draw"
+        if len(self.timelines) < self.stages:
+            kept = f"{len(self.timelines)} of {self.stages} stages are drawn"
+            yield f"{kept}, because there are too many kernels to draw all"
 
 
 def predicted_step(

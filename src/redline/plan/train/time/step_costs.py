@@ -12,6 +12,7 @@ against each other. What overlaps with what:
 - Everything else that happens once per step follows at its end.
 """
 
+from collections import ChainMap
 from dataclasses import dataclass, fields, replace
 from typing import Generic, TypeVar
 
@@ -95,6 +96,7 @@ WEIGHTS_HOST = 1 / 3
 
 
 Value = TypeVar("Value")
+Pieces = dict[str, Number]  # by fields of StepCosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,58 +181,37 @@ def step_costs(model: Model, batch: Batch, layout: Layout, rates: Rates) -> Step
     every, some = held(layout, rates), held_experts(layout, rates)
     # The embedding and the head are gathered and scattered with each micro-batch too: each layer has its share of them.
     split, trained_split = rest + outside / first, trained_rest + trained_outside / first
-    kernels = _kernels(times, trained_rest + trained_experts, layout, rates)
-    host = _host(model, layout, rates)
-    traffic = _traffic(model, batch, layout, rates, times)
     update = once_per_step(trained_rest * first + trained_outside, trained_experts * first, first, layout, rates)
     logits_s = head_forward_s(model, batch, layout, rates)
     return in_columns(
-        StepCosts[Number](
-            stages=layout.pp,
-            chunks=layout.chunks,
-            micro_batches=micro_batches(batch, layout),
-            schedule=np.minimum(layout.schedule, float(PipelineSchedule.ZERO_BUBBLE)),
-            layers_per_stage=np.maximum(first, last),
-            layers_last_stage=last,
-            layers=model.layers,
-            forward_s=kernels.forward_s,
-            backward_s=kernels.backward_s,
-            weight_gradient_s=kernels.weight_gradient_s,
-            recompute_s=kernels.recompute_s,
-            host_forward_s=host.forward_s,
-            host_backward_s=host.backward_s,
-            tensor_forward_s=traffic.tensor_forward_s,
-            tensor_backward_s=traffic.tensor_backward_s,
-            tensor_sent_s=traffic.tensor_sent_s,
-            context_forward_s=traffic.context_forward_s,
-            context_backward_s=traffic.context_backward_s,
-            ring_s=traffic.ring_s,
-            attention_s=times.attention_s,
-            expert_forward_s=traffic.expert_forward_s,
-            expert_backward_s=traffic.expert_backward_s,
-            expert_sent_s=traffic.expert_sent_s,
-            gather_s=gather_weights_s(split, every, layout, rates) + gather_weights_s(experts, some, layout, rates),
-            scatter_s=scatter_gradients_s(trained_split, every, layout, rates)
-            + scatter_gradients_s(trained_experts, some, layout, rates),
-            head_forward_s=logits_s,
-            head_backward_s=(2.0 - frozen(layout)) * logits_s,
-            host_micro_batch_s=host.micro_batch_s,
-            send_s=_send_s(model, batch, layout, rates),
-            reduce_s=update.reduce_s,
-            broadcast_s=update.broadcast_s,
-            overlap=rates.overlap,
-            optimizer_s=update.optimizer_s,
-            offload_s=update.offload_s,
-            host_step_s=rates.host_step_s,
-        )
+        _kernels(times, trained_rest + trained_experts, layout, rates),
+        _host(model, layout, rates),
+        _traffic(model, batch, layout, rates, times),
+        update,
+        stages=layout.pp,
+        chunks=layout.chunks,
+        micro_batches=micro_batches(batch, layout),
+        schedule=np.minimum(layout.schedule, float(PipelineSchedule.ZERO_BUBBLE)),
+        layers_per_stage=np.maximum(first, last),
+        layers_last_stage=last,
+        layers=model.layers,
+        attention_s=times.attention_s,
+        gather_s=gather_weights_s(split, every, layout, rates) + gather_weights_s(experts, some, layout, rates),
+        scatter_s=scatter_gradients_s(trained_split, every, layout, rates)
+        + scatter_gradients_s(trained_experts, some, layout, rates),
+        head_forward_s=logits_s,
+        head_backward_s=(2.0 - frozen(layout)) * logits_s,
+        send_s=_send_s(model, batch, layout, rates),
+        overlap=rates.overlap,
+        host_step_s=rates.host_step_s,
     )
 
 
-def in_columns(costs: StepCosts[Number]) -> StepCosts[Column]:
-    """All with as many rows as the longest of them."""
-    names = [field.name for field in fields(StepCosts)]
-    columns = np.broadcast_arrays(*(np.asarray(getattr(costs, name), np.float64) for name in names))
-    return StepCosts[Column](**dict(zip(names, columns, strict=True)))
+def in_columns(*several: Pieces, **pieces: Number) -> StepCosts[Column]:
+    """All with as many rows as the longest of them; what is not named does not occur."""
+    named: Pieces = {**{field.name: 0.0 for field in fields(StepCosts)}, **ChainMap(pieces, *several)}
+    columns = np.broadcast_arrays(*(np.asarray(piece, np.float64) for piece in named.values()))
+    return StepCosts[Column](**dict(zip(named, columns, strict=True)))
 
 
 def of_row(costs: StepCosts[Column], row: int = 0) -> StepCosts[float]:
@@ -256,18 +237,10 @@ def _devices(layout: Layout) -> Number:
     return layout.dp * layout.tp * layout.pp * layout.cp
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelTimes:
-    """Device time of one layer and micro-batch."""
+def _kernels(times: LayerTimes, trained: Number, layout: Layout, rates: Rates) -> Pieces:
+    """Device time of one layer and micro-batch.
 
-    forward_s: Number
-    backward_s: Number
-    weight_gradient_s: Number
-    recompute_s: Number
-
-
-def _kernels(times: LayerTimes, trained: Number, layout: Layout, rates: Rates) -> KernelTimes:
-    """Backward: gradients of inputs and of weights, which are added up in memory. Recomputing everything repeats the
+    Backward: gradients of inputs and of weights, which are added up in memory. Recomputing everything repeats the
     forward pass, recomputing selectively the inside of attention.
 
     Adapters take no time of their own: 33 measured runs with LoRA are predicted without bias as it is.
@@ -278,24 +251,15 @@ def _kernels(times: LayerTimes, trained: Number, layout: Layout, rates: Rates) -
     backward_s = times.matmuls_s + weights_s + times.attention_backward_s + PASSES_BACKWARD * times.passes_s
     some_s = times.attention_s + rates.selective_share * (times.matmuls_s + times.passes_s)
     again_s = np.where(layout.recompute == Recompute.SELECTIVE, some_s, 0.0)
-    return KernelTimes(
-        forward_s=forward_s,
-        backward_s=backward_s,
-        weight_gradient_s=weights_s,
-        recompute_s=np.where(layout.recompute == Recompute.FULL, forward_s, again_s),
-    )
+    return {
+        "forward_s": forward_s,
+        "backward_s": backward_s,
+        "weight_gradient_s": weights_s,
+        "recompute_s": np.where(layout.recompute == Recompute.FULL, forward_s, again_s),
+    }
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostTimes:
-    """What the host needs: for one layer and micro-batch, and for each micro-batch."""
-
-    forward_s: Number
-    backward_s: Number
-    micro_batch_s: Number
-
-
-def _host(model: Model, layout: Layout, rates: Rates) -> HostTimes:
+def _host(model: Model, layout: Layout, rates: Rates) -> Pieces:
     """Launches of a layer, with its collectives; recomputing everything launches the forward pass once more."""
     split = layout.tp > 1
     collectives = np.where(split, _COLLECTIVES * (1 + layout.sequence_parallel), 0.0)
@@ -306,30 +270,17 @@ def _host(model: Model, layout: Layout, rates: Rates) -> HostTimes:
     forward_s = rates.host_layer_s + collectives * each_s + routing_s
     again_s = np.where(layout.recompute == Recompute.FULL, forward_s, 0.0)
     stalls = _stalls(layout, rates) & (layout.pp == 1)
-    return HostTimes(
-        forward_s=forward_s,
-        backward_s=forward_s * rates.host_backward + again_s,
-        micro_batch_s=rates.host_micro_batch_s + np.where(stalls, rates.stall_micro_batch_s, 0.0),
-    )
+    return {
+        "host_forward_s": forward_s,
+        "host_backward_s": forward_s * rates.host_backward + again_s,
+        "host_micro_batch_s": rates.host_micro_batch_s + np.where(stalls, rates.stall_micro_batch_s, 0.0),
+    }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrafficTimes:
-    """What one layer and micro-batch sends: what compute waits for, and all of it in a forward pass."""
+def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: LayerTimes) -> Pieces:
+    """What one layer and micro-batch sends: what compute waits for, and all of it in a forward pass.
 
-    tensor_forward_s: Number
-    tensor_backward_s: Number
-    tensor_sent_s: Number
-    context_forward_s: Number
-    context_backward_s: Number
-    ring_s: Number
-    expert_forward_s: Number
-    expert_backward_s: Number
-    expert_sent_s: Number
-
-
-def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: LayerTimes) -> TrafficTimes:
-    """Recomputing everything repeats what the forward pass sent. Ring attention sends behind its own kernels."""
+    Recomputing everything repeats what the forward pass sent. Ring attention sends behind its own kernels."""
     again = layout.recompute == Recompute.FULL
     tensor_sent_s, tensor_sent_back_s = tensor_traffic_s(model, batch, layout, rates)
     tensor_s, tensor_back_s = ((1 - rates.tensor_overlap) * sent_s for sent_s in (tensor_sent_s, tensor_sent_back_s))
@@ -338,17 +289,17 @@ def _traffic(model: Model, batch: Batch, layout: Layout, rates: Rates, times: La
     expert_s = _exposed_expert_s(expert_sent_s, layout, rates, times)
     shown_s = np.maximum(context_s - times.attention_s, 0.0)
     shown_back_s = np.maximum(context_back_s - times.attention_backward_s, 0.0)
-    return TrafficTimes(
-        tensor_forward_s=tensor_s,
-        tensor_backward_s=tensor_back_s + np.where(again, tensor_s, 0.0),
-        tensor_sent_s=tensor_sent_s,
-        context_forward_s=shown_s,
-        context_backward_s=shown_back_s + np.where(again, shown_s, 0.0),
-        ring_s=context_s,
-        expert_forward_s=expert_s,
-        expert_backward_s=expert_s * (1 + again),
-        expert_sent_s=expert_sent_s,
-    )
+    return {
+        "tensor_forward_s": tensor_s,
+        "tensor_backward_s": tensor_back_s + np.where(again, tensor_s, 0.0),
+        "tensor_sent_s": tensor_sent_s,
+        "context_forward_s": shown_s,
+        "context_backward_s": shown_back_s + np.where(again, shown_s, 0.0),
+        "ring_s": context_s,
+        "expert_forward_s": expert_s,
+        "expert_backward_s": expert_s * (1 + again),
+        "expert_sent_s": expert_sent_s,
+    }
 
 
 def _exposed_expert_s(sent_s: Number, layout: Layout, rates: Rates, times: LayerTimes) -> Number:
@@ -363,18 +314,11 @@ def _exposed_expert_s(sent_s: Number, layout: Layout, rates: Rates, times: Layer
     return np.maximum((1 - overlap) * sent_s, sent_s - beside_s)
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpdateTimes:
-    """Once per step: reducing gradients, and updating weights."""
+def once_per_step(rest: Number, experts: Number, layers: Number, layout: Layout, rates: Rates) -> Pieces:
+    """Reducing gradients, and updating weights.
 
-    reduce_s: Number
-    broadcast_s: Number
-    optimizer_s: Number
-    offload_s: Number
-
-
-def once_per_step(rest: Number, experts: Number, layers: Number, layout: Layout, rates: Rates) -> UpdateTimes:
-    """Given the trained parameters of a stage on one device, those of routed experts apart, in how many layers."""
+    Given the trained parameters of a stage on one device, those of routed experts apart, in how many layers.
+    """
     parts = ((rest, held(layout, rates)), (experts, held_experts(layout, rates)))
     reduce_s = sum(reduce_gradients_s(parameters, layers, by, layout, rates) for parameters, by in parts)
     update_s = sum(gather_updates_s(parameters, layers, by, layout, rates) for parameters, by in parts)
@@ -383,12 +327,12 @@ def once_per_step(rest: Number, experts: Number, layers: Number, layout: Layout,
     longer = np.where(_stalls(layout, rates) & (layout.zero == 0), rates.stall_reduce, 1.0)
     on_device_s = (states - offloaded) * rates.optimizer_bytes / rates.memory_bytes_per_s
     over_link_s = offloaded * OFFLOADED_BYTES / rates.host_link_bytes_per_s
-    return UpdateTimes(
-        reduce_s=longer * reduce_s,
-        broadcast_s=update_s * (1 - rates.update_overlap),
-        optimizer_s=on_device_s + layers * rates.host_optimizer_s,
-        offload_s=over_link_s + _host_update_s(offloaded, layout, rates),
-    )
+    return {
+        "reduce_s": longer * reduce_s,
+        "broadcast_s": update_s * (1 - rates.update_overlap),
+        "optimizer_s": on_device_s + layers * rates.host_optimizer_s,
+        "offload_s": over_link_s + _host_update_s(offloaded, layout, rates),
+    }
 
 
 def optimizer_states(rest: Number, experts: Number, layout: Layout, rates: Rates) -> Number:

@@ -10,11 +10,8 @@ from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import Recompute
 from redline.report.plan.launch.script import (
     Cluster,
-    LaunchFile,
     LaunchScript,
     cluster_of,
-    gaps_of_all,
-    head_of,
     refuse_dimensions,
     yaml_text,
 )
@@ -34,15 +31,12 @@ def launch_script(plan: TrainingPlan) -> LaunchScript:
     several = cluster_of(plan).nodes > 1
     where = ("--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR", "--main_process_port", "29500")
     return LaunchScript(
-        head=head_of(plan),
         command=("accelerate", "launch", FILE, CONFIG, *(where if several else ()), "train.py"),
-        files=(LaunchFile(name=CONFIG, text=yaml_text(_config(plan))),),
-        environment=((ACCUMULATION, str(plan.best.micro_batches)),),
-        not_expressed=tuple(_gaps(plan)),
-        fill_in=(
-            f"train.py, whose DataLoader has batches of {plan.best.layout.micro_batch:.0f} and which trains under "
-            "accelerator.accumulate(model)",
-        ),
+        config=(CONFIG, yaml_text(_config(plan))),
+        environment={ACCUMULATION: str(plan.best.micro_batches)},
+        not_expressed=_gaps(plan),
+        fill_in=f"train.py, whose DataLoader has batches of {plan.best.layout.micro_batch:.0f} and which trains under "
+        "accelerator.accumulate(model)",
     )
 
 
@@ -106,7 +100,6 @@ def _deepspeed(layout: Layout, plan: TrainingPlan) -> Mapping[str, Any]:
 
 def _gaps(plan: TrainingPlan) -> Iterator[str]:
     layout = plan.best.layout
-    yield from gaps_of_all(plan)
     by_fsdp = _by_fsdp(layout)
     if by_fsdp and layout.zero < 2:
         yield f"ZeRO-{layout.zero:.0f} beside tensor or context parallelism: FSDP2 splits gradients as well"

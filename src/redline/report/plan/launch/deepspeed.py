@@ -10,10 +10,7 @@ from redline.plan.train.layout import Layout
 from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import Recompute
 from redline.report.plan.launch.script import (
-    LaunchFile,
     LaunchScript,
-    gaps_of_all,
-    head_of,
     refuse_dimensions,
     torchrun,
 )
@@ -28,11 +25,10 @@ IN_CODE = {
 def launch_script(plan: TrainingPlan) -> LaunchScript:
     refuse_dimensions(plan.best.layout, "deepspeed", IN_CODE)
     return LaunchScript(
-        head=head_of(plan),
         command=(*torchrun(plan), "train.py", "--deepspeed", "--deepspeed_config", CONFIG),
-        files=(LaunchFile(name=CONFIG, text=json.dumps(_config(plan), indent=2)),),
-        not_expressed=tuple(_gaps(plan)),
-        fill_in=("train.py, which calls deepspeed.initialize with this config; optimizer and learning rate",),
+        config=(CONFIG, json.dumps(_config(plan), indent=2)),
+        not_expressed=_gaps(plan),
+        fill_in="train.py, which calls deepspeed.initialize with this config; optimizer and learning rate",
     )
 
 
@@ -68,7 +64,6 @@ def _zero(layout: Layout) -> Mapping[str, Any]:
 
 def _gaps(plan: TrainingPlan) -> Iterator[str]:
     layout = plan.best.layout
-    yield from gaps_of_all(plan)
     if layout.tp > 1 and layout.zero == 3:
         yield "ZeRO-3 beside tensor parallelism: DeepSpeed trains with AutoTP up to ZeRO-2"
     if layout.cp > 1:

@@ -7,25 +7,33 @@ from collections.abc import Iterator
 from redline.errors import ParameterError, UsageError
 from redline.plan.serve.serving_defaults import ENGINES
 from redline.plan.serve.serving_plan import ServingPlan, ServingPoint
-from redline.report.plan.launch.script import LaunchScript
+from redline.report.plan.launch.script import LaunchScript, render
 
 KV_CACHE = {"vllm": "fp8", "sglang": "fp8_e4m3"}
 
 
-def launch_script(plan: ServingPlan, engine: str) -> LaunchScript:
+def launch_script(plan: ServingPlan, engine: str) -> str:
     """The best way to serve. Raises ParameterError where there is no such engine, UsageError where nothing is best."""
     if engine not in ENGINES:
         raise ParameterError("emit", f" {engine}: there is no such engine; there are: {', '.join(ENGINES)}")
-    if plan.best is None:
+    best = plan.best
+    if best is None:
         raise UsageError("plan serve: no configuration fits and meets the limits, so there is nothing to emit")
-    command = _vllm(plan, plan.best) if engine == "vllm" else _sglang(plan, plan.best)
-    return LaunchScript(
-        head=_head(plan, plan.best),
-        command=tuple(command),
-        environment=(("MODEL", plan.model.name or "PATH_OF_THE_MODEL"),),
-        not_expressed=tuple(_gaps(plan, plan.best, engine)),
-        fill_in=("MODEL: the name of a repository or a folder",),
+    missing = best.chance_of_missing
+    surely = "" if missing is None else f"; probability of missing a limit {missing:.0%}"
+    head = (
+        f"{plan.model.name or 'a model'} on {best.tp} {plan.machine.name} in {best.dtype}, {best.concurrency} "
+        f"concurrent requests of {plan.prompt:,} prompt and {plan.output:,} output tokens",
+        f"predicted: TTFT {best.ttft_s.value * 1e3:.4g} ms, TPOT {best.tpot_s.value * 1e3:.4g} ms, "
+        f"{best.tokens_per_s.value:.4g} tokens/s{surely}",
     )
+    script = LaunchScript(
+        command=tuple(_vllm(plan, best) if engine == "vllm" else _sglang(plan, best)),
+        environment={"MODEL": plan.model.name or "PATH_OF_THE_MODEL"},
+        not_expressed=_gaps(plan, best, engine),
+        fill_in="MODEL: the name of a repository or a folder",
+    )
+    return render(head, script)
 
 
 def _vllm(plan: ServingPlan, best: ServingPoint) -> Iterator[str]:
@@ -69,14 +77,3 @@ def _gaps(plan: ServingPlan, best: ServingPoint, engine: str) -> Iterator[str]:
         yield f"{best.copies} replicas: start as many, behind a load balancer"
     if best.batch < best.concurrency:
         yield f"{best.concurrency} concurrent requests: memory has room for {best.batch:.0f}, the others wait"
-
-
-def _head(plan: ServingPlan, best: ServingPoint) -> tuple[str, ...]:
-    missing = best.chance_of_missing
-    surely = "" if missing is None else f"; probability of missing a limit {missing:.0%}"
-    return (
-        f"{plan.model.name or 'a model'} on {best.tp} {plan.machine.name} in {best.dtype}, {best.concurrency} "
-        f"concurrent requests of {plan.prompt:,} prompt and {plan.output:,} output tokens",
-        f"predicted: TTFT {best.ttft_s.value * 1e3:.4g} ms, TPOT {best.tpot_s.value * 1e3:.4g} ms, "
-        f"{best.tokens_per_s.value:.4g} tokens/s{surely}",
-    )

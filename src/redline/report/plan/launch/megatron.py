@@ -8,13 +8,14 @@ from redline.model.model import Model
 from redline.plan.train.layout import Layout
 from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
-from redline.report.plan.launch.script import LaunchScript, gaps_of_all, head_of, torchrun
-from redline.report.plan.launch.transformers import (
+from redline.report.plan.launch.script import (
+    LaunchScript,
     has_layer_norm,
     is_latent,
     layers_per_piece,
     model_of,
     plain_decoder_gaps,
+    torchrun,
 )
 
 FP8, FP4 = ("--fp8-format", "hybrid"), ("--fp4-format", "e2m1")
@@ -32,7 +33,6 @@ SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
 def launch_script(plan: TrainingPlan) -> LaunchScript:
     model, layout = model_of(plan, "megatron"), plan.best.layout
     return LaunchScript(
-        head=head_of(plan),
         command=(
             *torchrun(plan),
             "pretrain_gpt.py",
@@ -48,9 +48,9 @@ def launch_script(plan: TrainingPlan) -> LaunchScript:
             *("--train-iters", "20", "--lr", "3e-4"),
         ),
         # Megatron asks for this where tensor or context parallelism is used on GPUs before Blackwell.
-        environment=(("CUDA_DEVICE_MAX_CONNECTIONS", "1"),) if layout.tp > 1 or layout.cp > 1 else (),
-        not_expressed=tuple(_gaps(plan, model)),
-        fill_in=("data and tokenizer in place of --mock-data and NullTokenizer; learning rate, steps, checkpoints",),
+        environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if layout.tp > 1 or layout.cp > 1 else {},
+        not_expressed=_gaps(plan, model),
+        fill_in="data and tokenizer in place of --mock-data and NullTokenizer; learning rate, steps, checkpoints",
     )
 
 
@@ -149,7 +149,6 @@ def _recompute(layout: Layout) -> Iterator[str]:
 
 def _gaps(plan: TrainingPlan, model: Model) -> Iterator[str]:
     layout = plan.best.layout
-    yield from gaps_of_all(plan)
     yield from plain_decoder_gaps(model)
     if layout.pp > 1 and layout.schedule != PipelineSchedule.ONE_F_ONE_B:
         yield "the pipeline schedule: Megatron-LM runs 1F1B, interleaved or not"

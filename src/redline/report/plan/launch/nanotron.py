@@ -10,15 +10,15 @@ from redline.plan.train.layout import Layout
 from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
 from redline.report.plan.launch.script import (
-    LaunchFile,
     LaunchScript,
-    gaps_of_all,
-    head_of,
+    has_layer_norm,
+    is_latent,
+    model_of,
+    plain_decoder_gaps,
     refuse_dimensions,
     torchrun,
     yaml_text,
 )
-from redline.report.plan.launch.transformers import has_layer_norm, is_latent, model_of, plain_decoder_gaps
 
 CONFIG = "nanotron.yaml"
 SIMPLE = (PipelineSchedule.GPIPE, PipelineSchedule.ONE_F_ONE_B)
@@ -30,12 +30,11 @@ def launch_script(plan: TrainingPlan) -> LaunchScript:
     model = model_of(plan, "nanotron")
     refuse_dimensions(plan.best.layout, "nanotron", WITHOUT)
     return LaunchScript(
-        head=head_of(plan),
         command=(*torchrun(plan), "run_train.py", "--config-file", CONFIG),
-        files=(LaunchFile(name=CONFIG, text=yaml_text(_config(plan, model))),),
-        environment=(("CUDA_DEVICE_MAX_CONNECTIONS", "1"),),  # nanotron refuses to start without it
-        not_expressed=tuple(_gaps(plan, model)),
-        fill_in=("dataset and tokenizer; learning rate, steps, checkpoints",),
+        config=(CONFIG, yaml_text(_config(plan, model))),
+        environment={"CUDA_DEVICE_MAX_CONNECTIONS": "1"},  # nanotron refuses to start without it
+        not_expressed=_gaps(plan, model),
+        fill_in="dataset and tokenizer; learning rate, steps, checkpoints",
     )
 
 
@@ -106,7 +105,6 @@ def _optimizer(layout: Layout) -> Mapping[str, Any]:
 
 def _gaps(plan: TrainingPlan, model: Model) -> Iterator[str]:
     layout = plan.best.layout
-    yield from gaps_of_all(plan)
     yield from plain_decoder_gaps(model)
     if not model.gated or has_layer_norm(model) or is_latent(model) or model.experts:
         yield "the model: nanotron's config is that of a Llama"

@@ -4,41 +4,34 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 from redline.errors import ParameterError
+from redline.model.model import Model
 from redline.plan.train.layout import Layout
-from redline.plan.train.search.plan import Candidate, TrainingPlan
+from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import FRAMEWORKS
+from redline.plan.train.workload import Transformer
 from redline.report.plan.layouts import as_text
 
 WIDTH = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaunchFile:
-    """A config that the script writes before it starts the job."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class LaunchScript:
     """How a framework is told to run a layout, and what it cannot be told."""
 
-    head: tuple[str, ...]
-    """What it is for, and what is predicted."""
     command: tuple[str, ...]
     """Words of a command line; words that begin with "$" are variables of the shell."""
-    files: tuple[LaunchFile, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-    not_expressed: tuple[str, ...] = ()
+    config: tuple[str, str] = ("", "")
+    """Name and text of a file that the script writes before it starts the job; none without a name."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    not_expressed: Iterable[str]
     """What of the layout the framework has no setting for."""
-    fill_in: tuple[str, ...] = ()
+    fill_in: str
     """What no plan knows: data, learning rate."""
 
 
@@ -54,12 +47,20 @@ class Cluster:
         return self.nodes * self.processes
 
 
-def launch_script(plan: TrainingPlan, framework: str) -> LaunchScript:
+def launch_script(plan: TrainingPlan, framework: str) -> str:
     """The best layout of the plan in the words of a framework. Raises ParameterError where it has none for it."""
     if framework not in FRAMEWORKS:
         raise ParameterError("emit", f" {framework}: there is no such framework; there are: {', '.join(FRAMEWORKS)}")
     script: LaunchScript = import_module(f"redline.report.plan.launch.{framework}").launch_script(plan)
-    return script
+    best, batch = plan.best, plan.batch
+    head = (
+        f"{plan.workload.name or 'a model'} on {plan.devices} {plan.machine.name} in {plan.dtype}, "
+        f"{batch.sequences:,.0f} {plan.workload.batch_unit} of {batch.sequence:,.0f} per step",
+        f"{as_text(best.layout, best.micro_batches)}",
+        f"predicted: {best.step_s:.4g} s per step ({best.step_low_s:.4g} to {best.step_high_s:.4g}), "
+        f"{best.peak_bytes / 1e9:.1f} GB per GPU, OOM probability {best.chance:.0%}",
+    )
+    return render(head, replace(script, not_expressed=(*_gaps_of_all(plan), *script.not_expressed)))
 
 
 def cluster_of(plan: TrainingPlan) -> Cluster:
@@ -82,7 +83,7 @@ def torchrun(plan: TrainingPlan) -> tuple[str, ...]:
     )
 
 
-def gaps_of_all(plan: TrainingPlan) -> Iterator[str]:
+def _gaps_of_all(plan: TrainingPlan) -> Iterator[str]:
     """What no framework's launch arguments or config say."""
     if plan.best.layout.lora:
         yield f"LoRA of rank {plan.best.layout.lora:.0f}: adapters are added in code"
@@ -102,27 +103,16 @@ def refuse_dimensions(layout: Layout, framework: str, reasons: Mapping[str, str]
             )
 
 
-def render(script: LaunchScript) -> str:
+def render(head: Iterable[str], script: LaunchScript) -> str:
     """The script, with what it was made for and what it leaves out as comments."""
-    lines = ["#!/bin/sh", *(f"# {line}" for line in script.head)]
-    for title, notes in (("Not expressed", script.not_expressed), ("Fill in", script.fill_in)):
-        lines += [f"# {title}: {note}" for note in notes]
-    lines += ["set -eu", ""]
-    for file in script.files:
-        lines += [f"cat >{file.name} <<'END'", file.text.rstrip("\n"), "END", ""]
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in script.environment]
+    lines = ["#!/bin/sh", *(f"# {line}" for line in head)]
+    lines += [f"# Not expressed: {note}" for note in script.not_expressed]
+    lines += [f"# Fill in: {script.fill_in}", "set -eu", ""]
+    name, text = script.config
+    if name:
+        lines += [f"cat >{name} <<'END'", text.rstrip("\n"), "END", ""]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in script.environment.items()]
     return "\n".join([*lines, *_wrapped(script.command)]) + "\n"
-
-
-def head_of(plan: TrainingPlan) -> tuple[str, ...]:
-    best: Candidate = plan.best
-    return (
-        f"{plan.workload.name or 'a model'} on {plan.devices} {plan.machine.name} in {plan.dtype}, "
-        f"{plan.batch.sequences:,.0f} {plan.workload.batch_unit} of {plan.batch.sequence:,.0f} per step",
-        f"{as_text(best.layout, best.micro_batches)}",
-        f"predicted: {best.step_s:.4g} s per step ({best.step_low_s:.4g} to {best.step_high_s:.4g}), "
-        f"{best.peak_bytes / 1e9:.1f} GB per GPU, OOM probability {best.chance:.0%}",
-    )
 
 
 def _wrapped(command: Sequence[str]) -> list[str]:
@@ -168,3 +158,42 @@ def _yaml_lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
 def _yaml_number(value: float) -> str:
     text = repr(value)
     return text.replace("e", ".0e") if "e" in text and "." not in text else text
+
+
+# --- frameworks that build their own transformers ---------------------------------------------------------------------
+
+
+DECODERS_ONLY = "builds decoders of its own; this plan is of a module of yours: emit accelerate or deepspeed"
+
+
+def model_of(plan: TrainingPlan, framework: str) -> Model:
+    if not isinstance(plan.workload, Transformer):
+        raise ParameterError("emit", f" {framework}: it {DECODERS_ONLY}")
+    return plan.workload.model
+
+
+def plain_decoder_gaps(model: Model) -> Iterator[str]:
+    """Parts that the framework's usual decoder does not have."""
+    if not model.causal or model.patch_in or model.joint_layers or model.modulation:
+        yield "the model: it is no decoder of tokens"
+    if model.state_layers:
+        yield "layers with a state-space mixer"
+    if model.window_layers:
+        yield "sliding windows of attention"
+
+
+def is_latent(model: Model) -> bool:
+    return bool(model.kv_rank > 0)
+
+
+def has_layer_norm(model: Model) -> bool:
+    """Told by counts: a norm with a bias has twice as many numbers as one without."""
+    plain = (2 * model.layers + 1) * model.hidden
+    return float(model.norm_weights) >= 2 * float(plain)
+
+
+def layers_per_piece(model: Model, layout: Layout) -> list[int]:
+    """Layers of each piece of a pipeline, in order; the first pieces have one more where they do not divide evenly."""
+    pieces = int(layout.pp * max(1, layout.chunks))
+    each, more = divmod(int(model.layers), pieces)
+    return [each + (at < more) for at in range(pieces)]

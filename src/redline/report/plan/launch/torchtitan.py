@@ -8,8 +8,7 @@ from redline.model.huggingface import SAME_SHAPE
 from redline.plan.train.layout import Layout
 from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.training_choices import PipelineSchedule, Recompute
-from redline.report.plan.launch.script import LaunchFile, LaunchScript, gaps_of_all, head_of, torchrun
-from redline.report.plan.launch.transformers import layers_per_piece, model_of
+from redline.report.plan.launch.script import LaunchScript, layers_per_piece, model_of, torchrun
 
 MODULE = "planned"
 CONFIGS = {
@@ -34,12 +33,11 @@ POLICIES = {Recompute.SELECTIVE: "SelectiveAC", Recompute.FULL: "FullAC"}
 def launch_script(plan: TrainingPlan) -> LaunchScript:
     model_of(plan, "torchtitan")
     return LaunchScript(
-        head=head_of(plan),
         command=(*torchrun(plan), "-m", "torchtitan.train", "--module", MODULE, "--config", "planned"),
-        files=(LaunchFile(name=f"{MODULE}.py", text=_module(plan)),),
-        environment=(("PYTHONPATH", "."),),
-        not_expressed=tuple(_gaps(plan)),
-        fill_in=("tokenizer (hf_assets_path), dataset, learning rate, steps: see the function that is imported",),
+        config=(f"{MODULE}.py", _module(plan)),
+        environment={"PYTHONPATH": "."},
+        not_expressed=_gaps(plan),
+        fill_in="tokenizer (hf_assets_path), dataset, learning rate, steps: see the function that is imported",
     )
 
 
@@ -117,7 +115,6 @@ def _data_parallel(layout: Layout) -> tuple[int, int]:
 
 def _gaps(plan: TrainingPlan) -> Iterator[str]:
     layout = plan.best.layout
-    yield from gaps_of_all(plan)
     if _base(plan) == STAND_IN:
         yield f"the model: torchtitan has no config of {plan.workload.name}; put yours in place of {STAND_IN[1]}"
     if layout.zero in (1, 2) and layout.pp > 1:

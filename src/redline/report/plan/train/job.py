@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from math import isinf
+from operator import attrgetter
 
-from redline.plan.job import FailureScenario, JobCost, ThreePointEstimate
-from redline.report.document import ReportTable
+from redline.plan.job import JobCost, ThreePointEstimate
+from redline.report.document import ReportColumn, ReportTable, table_of
 from redline.report.language import _
-from redline.report.plan.amounts import count, share
+from redline.report.plan.amounts import UNITS, count, share
 from redline.report.text_parts import clipped
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
@@ -28,41 +29,28 @@ def facts(cost: JobCost) -> Iterator[tuple[str, str]]:
 
 def cases(cost: JobCost, *, brief: bool, unit: str = "tokens") -> ReportTable:
     """Failure rates and ways to recover, each with its best time between checkpoints."""
-    head = (
-        _("failure rate of"), _("MTBF"), _("recovery"), _("restart"), _("checkpoint"), _("best interval"),
-        _("goodput"), _("time"),
-    )  # fmt: skip
-    shown = [scenario for scenario in cost.cases if scenario.in_band or not brief]
-    rows = tuple(_row(scenario) for scenario in shown)
-    text = _("the whole job: {tokens} samples") if unit == "samples" else _("the whole job: {tokens} tokens")
-    title = text.format(tokens=count(cost.job.tokens))
-    note = _("range: the interval of the step time, and all of these failure rates and recoveries")
-    return ReportTable(title=title, head=head, rows=rows, notes=(note,))
-
-
-def _row(failure_scenario: FailureScenario) -> tuple[str, ...]:
-    return (
-        clipped(failure_scenario.rate.id, 30),
-        duration(failure_scenario.mean_time_between_failures_s),
-        clipped(failure_scenario.recovery.id, 30),
-        duration(failure_scenario.recovery.restart_s),
-        duration(failure_scenario.recovery.checkpoint_s),
-        duration(failure_scenario.interval_s),
-        share(failure_scenario.goodput),
-        days(failure_scenario.time_s / _DAY),
+    columns = (
+        ReportColumn("rate", _("failure rate of"), lambda rate: clipped(rate.id, 30)),
+        ReportColumn("mean_time_between_failures_s", _("MTBF"), duration),
+        ReportColumn("recovery", _("recovery"), lambda recovery: clipped(recovery.id, 30)),
+        ReportColumn("restart_s", _("restart"), duration, attrgetter("recovery.restart_s")),
+        ReportColumn("checkpoint_s", _("checkpoint"), duration, attrgetter("recovery.checkpoint_s")),
+        ReportColumn("interval_s", _("best interval"), duration),
+        ReportColumn("goodput", _("goodput"), share),
+        ReportColumn("time_s", _("time"), lambda time_s: days(time_s / _DAY)),
     )
+    shown = [scenario for scenario in cost.cases if scenario.in_band or not brief]
+    title = _("the whole job: {count} {unit}").format(count=count(cost.job.tokens), unit=_(UNITS[unit]))
+    note = _("range: the interval of the step time, and all of these failure rates and recoveries")
+    return table_of(columns, shown, title=title, notes=[note])
 
 
 # --- amounts ----------------------------------------------------------------------------------------------------------
 
 
-def span(three_point_estimate: ThreePointEstimate, shown: Callable[[float], str]) -> str:
+def span(estimate: ThreePointEstimate, shown: Callable[[float], str]) -> str:
     """The likely value, from the least to the most."""
-    low, likely, high = (
-        shown(three_point_estimate.low),
-        shown(three_point_estimate.likely),
-        shown(three_point_estimate.high),
-    )
+    low, likely, high = map(shown, (estimate.low, estimate.likely, estimate.high))
     return (
         likely if low == likely == high else _("{likely} ({low} to {high})").format(likely=likely, low=low, high=high)
     )
@@ -73,7 +61,7 @@ def days(number: float) -> str:
         return _("never ends")
     if number < 2:
         return _("{hours:.1f} hours").format(hours=24 * number)
-    return _("{days:,.0f} days").format(days=number) if number >= 100 else _("{days:.1f} days").format(days=number)
+    return _("{days} days").format(days=f"{number:,.0f}" if number >= 100 else f"{number:.1f}")
 
 
 def duration(time_s: float) -> str:

@@ -1,10 +1,11 @@
 """The tables and bars of a plan of a training job: its step, traffic, the best layouts, what is worse about others."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
-from redline.plan.train.search.plan import Candidate, TrainingPlan
+from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.search.search import Alternative
-from redline.report.document import ReportTable, StackedBars, StackedPart
+from redline.report.document import ReportColumn, ReportTable, StackedBars, StackedPart, table_of
 from redline.report.language import _
 from redline.report.plan import layouts
 from redline.report.plan.amounts import count, gigabytes, seconds, share, short_chance, times
@@ -25,79 +26,66 @@ _NEAR = 2  # values of a dimension on either side of the best that a person asks
 
 def overlaps(plan: TrainingPlan) -> ReportTable:
     """Compute per traffic, and whether it hides."""
-    head = (_("communication"), _("compute"), _("comm. time"), _("ratio"), _("result"))
-    rows = tuple(
-        (
-            _(say.OVERLAPS[overlap.kind]),
-            seconds(overlap.compute_s),
-            seconds(overlap.traffic_s),
-            times(overlap.ratio),
-            say.overlap(overlap),
-        )
-        for overlap in plan.overlaps
+    columns = (
+        ReportColumn("kind", _("communication"), lambda kind: _(say.OVERLAPS[kind])),
+        ReportColumn("compute_s", _("compute"), seconds),
+        ReportColumn("traffic_s", _("comm. time"), seconds),
+        ReportColumn("ratio", _("ratio"), times),
+        ReportColumn("exposed_s", _("result"), read=say.overlap),
     )
     text = _(
         "All figures are of one step, on the slowest stage. A ratio of 1 or more is needed to hide all of it, but "
         "software hides less: the data-parallel overlap fitted to measurements of this stack is {share}."
     )
-    note = text.format(share=share(float(plan.rates.overlap)))
-    title = _("communication, and the compute that can hide it")
-    return ReportTable(title=title, head=head, rows=rows, notes=(note,), empty=_("no communication: a single GPU"))
+    return table_of(
+        columns,
+        plan.overlaps,
+        title=_("communication, and the compute that can hide it"),
+        notes=[text.format(share=share(float(plan.rates.overlap)))],
+        empty=_("no communication: a single GPU"),
+    )
 
 
 def ranked(plan: TrainingPlan, *, brief: bool) -> ReportTable:
     """The best, and those after it. `brief` is narrow enough for a terminal."""
-    names = [
-        name for name in layouts.DIMENSIONS if any(getattr(candidate.layout, name) > 1 for candidate in plan.ranked)
-    ]
-    has_pipeline = any(candidate.layout.pp > 1 for candidate in plan.ranked)
-    head = (
-        *names, "ZeRO", *([_("schedule")] if has_pipeline else []), _("micro"), _("recompute"), _("step"), _("slower"),
-        *([] if brief else [say.per_second_and_gpu(plan), "MFU"]), _("GPU memory"), _("OOM"),
-    )  # fmt: skip
-    rows = tuple(_ranked_row(plan, candidate, names, has_pipeline, brief) for candidate in plan.ranked)
-    notes = [
-        _("micro: samples per micro-batch; OOM: probability of running out of memory")
-        if say.counts_samples(plan)
-        else _("micro: sequences per micro-batch; OOM: probability of running out of memory")
-    ]
-    if any(candidate.layout.zero == 3 and candidate.layout.shard for candidate in plan.ranked):
-        notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))
-    return ReportTable(title=_("the best layouts"), head=head, rows=rows, notes=tuple(notes))
-
-
-def _ranked_row(
-    plan: TrainingPlan, candidate: Candidate, names: Sequence[str], has_pipeline: bool, brief: bool
-) -> tuple[str, ...]:
-    return (
-        *(str(int(getattr(candidate.layout, name))) for name in names),
-        layouts.short_sharding(candidate.layout),
-        *([layouts.short_pipeline(candidate.layout)] if has_pipeline else []),
-        str(int(candidate.layout.micro_batch)),
-        layouts.recompute(candidate.layout),
-        seconds(candidate.step_s),
-        times(candidate.step_s / plan.best.step_s),
-        *([] if brief else [count(candidate.tokens_per_s / plan.devices), share(candidate.mfu)]),
-        gigabytes(candidate.peak_bytes),
-        short_chance(candidate.chance),
+    every = [candidate.layout for candidate in plan.ranked]
+    names = [name for name in layouts.DIMENSIONS if any(getattr(layout, name) > 1 for layout in every)]
+    schedule = ReportColumn("layout", _("schedule"), layouts.short_pipeline)
+    wide = (
+        ReportColumn("tokens_per_s", say.per_second_and_gpu(plan), lambda speed: count(speed / plan.devices)),
+        ReportColumn("mfu", "MFU", share),
     )
+    columns = (
+        *(ReportColumn(name, name, lambda size: str(int(size)), attrgetter(f"layout.{name}")) for name in names),
+        ReportColumn("layout", "ZeRO", layouts.short_sharding),
+        *([schedule] if any(layout.pp > 1 for layout in every) else []),
+        ReportColumn("layout", _("micro"), lambda layout: str(int(layout.micro_batch))),
+        ReportColumn("layout", _("recompute"), layouts.recompute),
+        ReportColumn("step_s", _("step"), seconds),
+        ReportColumn("step_s", _("slower"), lambda step_s: times(step_s / plan.best.step_s)),
+        *(() if brief else wide),
+        ReportColumn("peak_bytes", _("GPU memory"), gigabytes),
+        ReportColumn("chance", _("OOM"), short_chance),
+    )
+    notes = [_("micro: size of a micro-batch; OOM: probability of running out of memory")]
+    if any(layout.zero == 3 and layout.shard for layout in every):
+        notes.append(_("ZeRO 3 / 8: split inside groups of 8 (HSDP)"))
+    return table_of(columns, plan.ranked, title=_("the best layouts"), notes=notes)
 
 
 def alternatives(plan: TrainingPlan, *, brief: bool) -> ReportTable:
     """Each value that the best layout has not, in one dimension."""
-    shown = [alternative for alternative in plan.alternatives if not brief or _is_near(alternative, plan)]
-    head = (_("instead"), _("result"), _("because"))
-    rows = tuple(
-        (
-            layouts.value_as_text(alternative.dimension, alternative.value),
-            say.slower(alternative, plan),
-            say.why(alternative, plan),
-        )
-        for alternative in shown
+    columns = (
+        ReportColumn("value", _("instead"), read=lambda other: layouts.value_as_text(other.dimension, other.value)),
+        ReportColumn("slower", _("result"), read=lambda other: say.slower(other, plan)),
+        ReportColumn("cause", _("because"), read=lambda other: say.why(other, plan)),
     )
-    title = _("why not another value: the best layout with it")
-    empty = _("no other layout was considered") if plan.fits else ""
-    return ReportTable(title=title, head=head, rows=rows, notes=(), empty=empty)
+    return table_of(
+        columns,
+        [alternative for alternative in plan.alternatives if not brief or _is_near(alternative, plan)],
+        title=_("why not another value: the best layout with it"),
+        empty=_("no other layout was considered") if plan.fits else "",
+    )
 
 
 def _is_near(alternative: Alternative, plan: TrainingPlan) -> bool:
@@ -109,31 +97,24 @@ def _is_near(alternative: Alternative, plan: TrainingPlan) -> bool:
 
 
 def sizes(plans: Sequence[TrainingPlan], refused: Sequence[tuple[int, str]], chosen: TrainingPlan) -> ReportTable:
-    speed = say.per_second(chosen), say.per_second_and_gpu(chosen)
-    head = (
-        _("GPUs"), _("best layout"), _("step"), *speed, "MFU", _("GPU memory"), _("OOM"),
-    )  # fmt: skip
-    rows = tuple(map(_size_row, plans))
+    columns = (
+        ReportColumn("devices", _("GPUs"), "{:,}".format),
+        ReportColumn("layout", _("best layout"), layouts.split, attrgetter("best.layout")),
+        ReportColumn("step_s", _("step"), seconds, attrgetter("best.step_s")),
+        ReportColumn("tokens_per_s", say.per_second(chosen), count, attrgetter("best.tokens_per_s")),
+        ReportColumn(
+            "per_gpu", say.per_second_and_gpu(chosen), count, lambda plan: plan.best.tokens_per_s / plan.devices
+        ),
+        ReportColumn("mfu", "MFU", share, attrgetter("best.mfu")),
+        ReportColumn("peak_bytes", _("GPU memory"), gigabytes, attrgetter("best.peak_bytes")),
+        ReportColumn("chance", _("OOM"), short_chance, attrgetter("best.chance")),
+    )
     text = _("{count:,} GPUs: {why}")
     notes = (
         *(text.format(count=devices, why=clipped(why, 200)) for devices, why in refused),
         _("below: the plan for {count:,} GPUs").format(count=chosen.devices),
     )
-    return ReportTable(title=_("by number of GPUs"), head=head, rows=rows, notes=notes)
-
-
-def _size_row(plan: TrainingPlan) -> tuple[str, ...]:
-    best = plan.best
-    return (
-        f"{plan.devices:,}",
-        layouts.split(best.layout),
-        seconds(best.step_s),
-        count(best.tokens_per_s),
-        count(best.tokens_per_s / plan.devices),
-        share(best.mfu),
-        gigabytes(best.peak_bytes),
-        short_chance(best.chance),
-    )
+    return table_of(columns, plans, title=_("by number of GPUs"), notes=notes)
 
 
 # --- parts of a whole -------------------------------------------------------------------------------------------------

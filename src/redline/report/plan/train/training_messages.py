@@ -1,19 +1,33 @@
 """What the plan of a training job says, in sentences."""
 
 from collections.abc import Iterator, Mapping
-from math import isfinite, isinf
+from math import isfinite
 
+from redline.plan.train import measured as measured_step
+from redline.plan.train.measured import ACCOUNTS, EVERY, STEP, AnchoredAccuracy, FittedJob, MovedConstant
 from redline.plan.train.search.plan import Candidate, TrainingPlan
 from redline.plan.train.search.plan_trust import NOISY, MeasuredAccuracy, Situation, is_gpu
 from redline.plan.train.search.search import Alternative, Change
 from redline.plan.train.stacks import DEFAULT_STACK
 from redline.plan.train.time.step import Overlap
+from redline.report.document import ReportTable
 from redline.report.figure_names import unused_of
-from redline.report.language import _, clauses, marked, ngettext, sentences
-from redline.report.plan import layouts
-from redline.report.plan.amounts import chance, count, gigabytes, seconds, share, times
-from redline.report.plan.train import measured_messages
-from redline.report.text_parts import clipped, interval
+from redline.report.language import _, clauses, listed, marked, ngettext, sentences
+from redline.report.plan import amounts, layouts
+from redline.report.plan.amounts import (
+    LEFT_OUT,
+    UNITS,
+    chance,
+    count,
+    errors,
+    gigabytes,
+    oom,
+    seconds,
+    share,
+    times,
+    within,
+)
+from redline.report.text_parts import clipped
 
 PARTS: Mapping[str, str] = {
     "compute_s": marked("compute"),
@@ -41,20 +55,14 @@ HOLDERS: Mapping[str, str] = {
     "communicators_bytes": marked("communicators"),
     "allocator_bytes": marked("allocator overhead"),
 }
-OVERLAPS: Mapping[str, str] = {
-    "data": marked("gradients under the backward pass"),
-    "gather": marked("weights under a layer's compute"),
-    "tensor": marked("TP communication under a layer's compute"),
-    "context": marked("CP communication under a layer's compute"),
-    "expert": marked("EP communication under a layer's compute"),
-    "pipeline": marked("sends under a stage's compute"),
-}
+_HIDDEN = ("gather", "tensor", "context", "expert", "pipeline")
+OVERLAPS: Mapping[str, str] = {"data": PARTS["reduce_s"], **{kind: PARTS[f"{kind}_s"] for kind in _HIDDEN}}
 BETTER: Mapping[str, str] = {
-    "memory": marked("{factor} the memory"),
-    "network": marked("{factor} the network between nodes"),
-    "links": marked("{factor} the links inside a node"),
-    "compute": marked("{factor} the compute"),
-    "host": marked("{factor} the host time"),
+    "memory": marked("GPU memory"),
+    "network": marked("network between nodes"),
+    "links": marked("links inside a node"),
+    "compute": marked("compute rate"),
+    "host": marked("host time"),
 }
 _FAINT = 0.005  # a change of less is none
 _TWICE = 2.0  # from here on a multiple is easier to read than a share
@@ -79,7 +87,7 @@ def stack_name(stack: str) -> str:
 
 
 def model_name(plan: TrainingPlan) -> str:
-    return clipped(plan.workload.name, 60) or _("a model")
+    return amounts.model_name(plan.workload.name)
 
 
 def verdict(plan: TrainingPlan) -> str:
@@ -118,9 +126,8 @@ def batch(plan: TrainingPlan) -> str:
 
 def step(plan: TrainingPlan, candidate: Candidate) -> str:
     if counts_samples(plan):
-        return _("{step}; no interval: no custom modules were measured").format(step=seconds(candidate.step_s))
-    text = interval(seconds(candidate.step_low_s), seconds(candidate.step_high_s))
-    return _("{step}; 80 % interval: {interval}").format(step=seconds(candidate.step_s), interval=text)
+        return clauses([seconds(candidate.step_s), _("no interval: no custom modules were measured")])
+    return within(*map(seconds, (candidate.step_s, candidate.step_low_s, candidate.step_high_s)))
 
 
 def speed(plan: TrainingPlan, candidate: Candidate) -> str:
@@ -132,27 +139,21 @@ def speed(plan: TrainingPlan, candidate: Candidate) -> str:
 
 
 def memory(plan: TrainingPlan, candidate: Candidate) -> str:
-    text = (
-        _("{peak} of {device} at the peak; OOM probability {chance}")
-        if counts_samples(plan)
-        else _("{peak} of {device} at the peak, 80 % interval: {interval}; OOM probability {chance}")
-    )
-    return text.format(
-        peak=gigabytes(candidate.peak_bytes),
-        device=gigabytes(plan.device_bytes),
-        interval=interval(gigabytes(candidate.peak_low_bytes), gigabytes(candidate.peak_high_bytes)),
-        chance=chance(candidate.chance),
-    )
+    peak = _at_the_peak(plan, candidate)
+    if not counts_samples(plan):
+        peak = within(peak, gigabytes(candidate.peak_low_bytes), gigabytes(candidate.peak_high_bytes))
+    return clauses([peak, oom(candidate.chance)])
+
+
+def _at_the_peak(plan: TrainingPlan, candidate: Candidate) -> str:
+    text = _("{peak} of {device} at the peak")
+    return text.format(peak=gigabytes(candidate.peak_bytes), device=gigabytes(plan.device_bytes))
 
 
 def safer(plan: TrainingPlan, candidate: Candidate) -> str:
-    text = _("{layout}: {slower} slower, {peak} at the peak, OOM probability {chance}")
-    return text.format(
-        layout=layouts.as_text(candidate.layout, candidate.micro_batches),
-        slower=share(candidate.step_s / plan.best.step_s - 1),
-        peak=gigabytes(candidate.peak_bytes),
-        chance=chance(candidate.chance),
-    )  # fmt: skip
+    layout = layouts.as_text(candidate.layout, candidate.micro_batches)
+    slower = _("{share} slower").format(share=share(candidate.step_s / plan.best.step_s - 1))
+    return clauses([layout, slower, _at_the_peak(plan, candidate), oom(candidate.chance)])
 
 
 def searched(plan: TrainingPlan) -> str:
@@ -223,12 +224,9 @@ def why(alternative: Alternative, plan: TrainingPlan) -> str:
     if alternative.slower < 1 + _FAINT:
         return _("the difference is within the prediction error")
     part = _(PARTS[f"{alternative.cause}_s"])
-    if isinf(alternative.grown):
-        said = _("{part}: {time}, up from 0").format(part=part, time=seconds(alternative.grown_s))
-    else:
-        said = _("{part}: {times}, {time} more").format(
-            part=part, times=times(alternative.grown), time=seconds(alternative.grown_s)
-        )
+    said = _("{part}: {time} more").format(part=part, time=seconds(alternative.grown_s))
+    if isfinite(alternative.grown):
+        said = f"{said} ({times(alternative.grown)})"
     return clauses([said, _("crosses nodes")]) if _leaves_the_node(alternative, plan) else said
 
 
@@ -249,8 +247,8 @@ def changes(plan: TrainingPlan) -> tuple[str, ...]:
 
 def change(better: Change) -> str:
     """What a better machine would change."""
-    text = _("{what}: {effect}")
-    return text.format(what=_(BETTER[better.what]).format(factor=f"{better.factor:g}x"), effect=effect(better))
+    text = _("{factor} the {what}: {effect}")
+    return text.format(factor=f"{better.factor:g}x", what=_(BETTER[better.what]), effect=effect(better))
 
 
 def effect(better: Change) -> str:
@@ -260,10 +258,10 @@ def effect(better: Change) -> str:
     gain = _("{share} faster").format(share=share(better.faster - 1)) if is_faster else _("hardly faster")
     if not better.differs:
         return _("{gain}, the same layout").format(gain=gain)
-    micro_batch = _("micro-batch {size}").format(size=int(better.layout.micro_batch))
+    micro_batch = layouts.value_as_text("micro_batch", int(better.layout.micro_batch))
     kept = [layouts.split(better.layout), micro_batch]
     kept += [layouts.sharding(better.layout)] if better.layout.zero else []
-    policy = _("recomputation: {policy}").format(policy=layouts.recompute(better.layout))
+    policy = layouts.value_as_text("recompute", int(better.layout.recompute))
     return _("{gain}, with {layout}").format(gain=gain, layout=_(", ").join([*kept, policy]))
 
 
@@ -273,27 +271,20 @@ def effect(better: Change) -> str:
 # What a plan has in common with no run that was fitted to.
 NEW = {
     Situation.LAYOUT: marked("runs of this model on as many of these GPUs with this software were fitted to"),
-    Situation.MODEL: marked("a model that was not measured on this GPU with this software"),
-    Situation.GPUS: marked("a number of GPUs that was not measured with this software"),
-    Situation.GPU: marked("a GPU or number format that was not measured with this software"),
     Situation.GPU_ANYWHERE: marked("a GPU of which no runs are published"),
     Situation.STACK: marked("software that is not known: give --stack if it is one of those that were measured"),
-}
-LEFT_OUT = {
-    Situation.LAYOUT: marked("runs in other layouts than those fitted to"),
-    Situation.MODEL: marked("runs of models left out of the fit"),
-    Situation.GPUS: marked("runs on numbers of GPUs left out of the fit"),
-    Situation.GPU: marked("runs on GPUs left out of the fit of their software"),
-    Situation.GPU_ANYWHERE: marked("runs on GPUs left out of every fit"),
-    Situation.STACK: marked("runs of software left out of the fit"),
 }
 
 
 def known(plan: TrainingPlan) -> str:
     """For the first lines: what is new about the plan, and how far such plans were off."""
     if plan.measured is not None:
-        return measured_messages.known(plan.measured.accuracy)
-    said = [clauses([_(NEW[Situation(new)]) for new in plan.trust.situations])] if plan.trust.situations else []
+        return anchored(plan.measured.accuracy)
+    said = [_(NEW[new]) for new in plan.trust.situations if new in NEW]
+    of_gpu = {Situation.GPU: _("GPU or number format")}
+    words = [of_gpu.get(new) or _(LEFT_OUT[new]) for new in plan.trust.situations if new not in NEW]
+    if words:
+        said.append(_("not measured with this software: {what}").format(what=listed(words)))
     said.append(evidence(_accuracy(plan, "step"), plan.stack))
     if plan.trust.profile_error > NOISY:
         said.append(
@@ -308,7 +299,7 @@ def trust(plan: TrainingPlan) -> Iterator[str]:
     """What stands behind the figures, and what they leave out."""
     for what, name in (("step", _("step time")), ("memory", memory_name(plan))):
         if what == "step" and plan.measured is not None:
-            yield measured_messages.trust(plan.measured.accuracy)
+            yield _anchored_trust(plan.measured.accuracy)
             continue
         yield _("{name}: {evidence}").format(name=name, evidence=evidence(_accuracy(plan, what), plan.stack))
     if plan.evidence:
@@ -345,19 +336,12 @@ def _runs_like_it(plan: TrainingPlan) -> str:
     return text.format(runs=plan.trust.runs)
 
 
-def evidence(measured_accuracy: MeasuredAccuracy | None, stack: str) -> str:
-    if measured_accuracy is None or not measured_accuracy.rows:
+def evidence(accuracy: MeasuredAccuracy | None, stack: str) -> str:
+    if accuracy is None or not accuracy.rows:
         return _("not backed by any measured run; treat it as a guess")
-    text = _("median error {median}, p90 {p90}, on {rows:,} {runs}")
-    said = text.format(
-        rows=measured_accuracy.rows,
-        median=share(measured_accuracy.median),
-        p90=share(measured_accuracy.p90),
-        runs=_(LEFT_OUT[Situation(measured_accuracy.situation)]),
-    )
-    own = measured_accuracy.stack == stack
-    whose = _("of {stack}").format(stack=stack_name(measured_accuracy.stack)) if own else _("of all software stacks")
-    return _("{said} ({whose})").format(said=said, whose=whose)
+    own = accuracy.stack == stack
+    whose = _("of {stack}").format(stack=stack_name(stack)) if own else _("of all software stacks")
+    return errors(accuracy, accuracy.situation, whose)
 
 
 def not_modelled(plan: TrainingPlan) -> str:
@@ -384,12 +368,95 @@ def counts_samples(plan: TrainingPlan) -> bool:
 
 
 def per_second(plan: TrainingPlan) -> str:
-    return _("samples/s") if counts_samples(plan) else _("tokens/s")
+    return _("{unit}/s").format(unit=_(UNITS[plan.unit]))
 
 
 def per_second_and_gpu(plan: TrainingPlan) -> str:
-    return _("samples/s/GPU") if counts_samples(plan) else _("tokens/s/GPU")
+    return _("{unit}/s/GPU").format(unit=_(UNITS[plan.unit]))
 
 
-def speed_axis(plan: TrainingPlan) -> str:
-    return _("samples per second and GPU") if counts_samples(plan) else _("tokens per second and GPU")
+# --- the measured step that constants were fitted to ------------------------------------------------------------------
+
+
+ACCOUNT_TEXTS: Mapping[str, str] = {
+    "compute": marked("compute"),
+    "optimizer": marked("optimizer"),
+    "host": marked("host"),
+    "communication": marked("exposed communication"),
+    "waiting": marked("waiting for other stages"),
+    "traffic": marked("all communication, hidden or not"),
+    "matmuls": marked("of compute: matmuls"),
+    "attention": marked("of compute: attention"),
+}
+_SHOWN_CONSTANTS = 6
+
+
+def measured_fact(fitted: FittedJob) -> str:
+    measured = fitted.measured
+    micro_batches = int(measured.batch.sequences / (measured.layout.dp * measured.layout.micro_batch))
+    text = _("{step} per step of {layout}; predicted without it: {before}, with it: {after}")
+    return text.format(
+        step=seconds(measured.step_s),
+        layout=layouts.as_text(measured.layout, micro_batches),
+        before=seconds(fitted.before[STEP]),
+        after=seconds(fitted.after[STEP]),
+    )
+
+
+def measured_accounts(fitted: FittedJob) -> ReportTable:
+    """Account by account, as far as they were recorded."""
+    measured = fitted.measured
+    known = (measured.accounts, fitted.before, fitted.after)
+    rows = [
+        (_(ACCOUNT_TEXTS[name]), *(seconds(amounts[name]) for amounts in known))
+        for name in (*ACCOUNTS, *measured_step.PARTS)
+        if name in measured.accounts
+    ]
+    rows.append((_("= step"), *map(seconds, (measured.step_s, fitted.before[STEP], fitted.after[STEP]))))
+    return ReportTable(
+        title=_("the measured step, account by account"),
+        head=(_("account"), _("measured"), _("predicted before"), _("after the fit")),
+        rows=tuple(rows),
+        notes=tuple(_fit_notes(fitted)),
+    )
+
+
+def _fit_notes(fitted: FittedJob) -> Iterator[str]:
+    moved = [_constant(each) for each in fitted.moved[:_SHOWN_CONSTANTS]]
+    if moved:
+        yield _("Constants of the software stack fitted to it: {constants}.").format(constants=listed(moved))
+    if fitted.measured.inferred:
+        yield _("Read from the recording: {names}.").format(names=listed(fitted.measured.inferred))
+    if fitted.measured.unseen:
+        yield sentences([f"{remark}." for remark in map(_, fitted.measured.unseen)])
+
+
+def _constant(moved: MovedConstant) -> str:
+    return f"{moved.name} {moved.before:.3g} -> {moved.after:.3g}"
+
+
+def anchored(accuracy: AnchoredAccuracy | None) -> str:
+    """For the first lines."""
+    if accuracy is None:
+        return _("from a measured step of this job, on a machine without published runs: never scored")
+    text = _("from a measured step of this job: median error {median}, p90 {p90}")
+    return text.format(median=share(accuracy.median), p90=share(accuracy.p90))
+
+
+def _anchored_trust(accuracy: AnchoredAccuracy | None) -> str:
+    if accuracy is None:
+        return _("{name}: {evidence}").format(name=_("step time"), evidence=anchored(None))
+    text = _(
+        "step time from a measured step of the same job: median error {median}, p90 {p90}, on other layouts of "
+        "published jobs ({jobs:,}, {whose}) whose models were left out; without the step {median_without}, "
+        "{p90_without}"
+    )
+    whose = _("of all software stacks") if accuracy.stack == EVERY else _("of {stack}")
+    return text.format(
+        median=share(accuracy.median),
+        p90=share(accuracy.p90),
+        median_without=share(accuracy.median_without),
+        p90_without=share(accuracy.p90_without),
+        jobs=accuracy.jobs,
+        whose=whose.format(stack=clipped(accuracy.stack, 40)),
+    )

@@ -24,7 +24,7 @@ from redline.plan.train.search.search import (
 )
 from redline.plan.train.search.space import Space, layouts
 from redline.plan.train.stacks import rates_of
-from redline.plan.train.step_cost import row_of
+from redline.plan.train.step_cost import row_of, rows_of
 from redline.plan.train.workload import Transformer
 
 SMALL = describe(layers=24, hidden=2048, heads=16, ffn=8192, vocab=50304)
@@ -42,7 +42,7 @@ def found() -> FoundLayouts:
 
 
 def fitting(found: FoundLayouts) -> Evaluated:
-    return found.every.rows(np.arange(found.fitting))
+    return rows_of(found.every, np.arange(found.fitting))
 
 
 def test_the_first_is_the_fastest_that_fits(found: FoundLayouts) -> None:
@@ -69,7 +69,7 @@ def test_a_layout_alone_costs_what_it_costs_among_others(found: FoundLayouts) ->
 
 
 def row_of_columns(found: FoundLayouts, row: int) -> Layout:
-    return found.every.rows(np.array([row])).layout
+    return rows_of(found.every, np.array([row])).layout
 
 
 def test_nothing_is_faster_and_smaller_than_the_frontier(found: FoundLayouts) -> None:
@@ -111,7 +111,7 @@ def test_a_safer_layout_is_hardly_slower_and_hardly_runs_out(
     found: FoundLayouts, slower: float, row: int | None
 ) -> None:
     every = replace(
-        found.every.rows(np.arange(3)), chance=np.array([0.1, 0.1, 0.01]), step_s=np.array([1.0, 1.03, slower])
+        rows_of(found.every, np.arange(3)), chance=np.array([0.1, 0.1, 0.01]), step_s=np.array([1.0, 1.03, slower])
     )
     assert safer(FoundLayouts(every=every, fitting=3)) == row
 

@@ -32,7 +32,7 @@ from redline.trace.metadata import stated_origin
 from redline.trace.perfetto import write_timelines
 from redline.trace.reader import read_file
 from redline.verbs.diagnose import diagnose
-from redline.verbs.plan_trace import write_predicted_trace
+from redline.verbs.plan_results import PlannedTraining
 
 MODEL = describe(layers=16, hidden=2048, heads=16, ffn=8192, vocab=50304)
 GPT = Transformer(MODEL)
@@ -185,16 +185,19 @@ def test_a_plain_trace_is_still_measured() -> None:
     assert stated_origin({"timelineOrigin": ["odd"]}) is TimelineOrigin.MEASURED
 
 
+def save_trace(plan: TrainingPlan, path: Path) -> None:
+    PlannedTraining(plan=plan, job=None, sizes=(plan,)).save_trace(path)
+
+
 def test_a_plan_writes_its_best_layout_and_says_what_the_trace_stands_for(tmp_path: Path) -> None:
     request = TrainingRequest(workload=GPT, machine=H100, devices=16, sequence=4096, sequences=64, fixed={"pp": (4,)})
     plan = plan_training(request)
-    trace = write_predicted_trace(plan, tmp_path / "plan.json")
-    assert trace.stages == (0, 1, 2, 3)
-    assert "one step of 16 devices, one rank for each stage" in trace.notes[0]
+    save_trace(plan, tmp_path / "plan.json")
     head = msgspec.json.decode((tmp_path / "plan.json").read_bytes())
     assert head["redline"]["kind"] == "predicted-trace"
     assert head["redline"]["synthetic"] is True
-    assert head["redline"]["notes"] == list(trace.notes)
+    assert "one step of 16 devices, one rank for each stage" in head["redline"]["notes"][0]
+    assert [timeline.rank for timeline in read_file(tmp_path / "plan.json").timelines] == [0, 1, 2, 3]
     (step_ns,) = read_file(tmp_path / "plan.json").timelines[0].steps.end_ns.tolist()
     assert step_ns == round(1e9 * plan.best.step_s)
 
@@ -224,7 +227,7 @@ def test_a_diagnosis_rates_all_compute_of_a_plan_and_has_its_utilisation(
 ) -> None:
     plan = plan_of(**fixed)
     path = tmp_path / "plan.json.gz"
-    write_predicted_trace(plan, path)
+    save_trace(plan, path)
     diagnosed = diagnose(path)
     use = diagnosed.outline.utilisation
     assert use is not None
@@ -239,7 +242,7 @@ def test_a_diagnosis_rates_all_compute_of_a_plan_and_has_its_utilisation(
 
 def test_what_only_a_recording_can_show_is_not_said_of_a_plan(tmp_path: Path) -> None:
     path = tmp_path / "plan.json.gz"
-    write_predicted_trace(plan_of(pp=4, tp=2), path)
+    save_trace(plan_of(pp=4, tp=2), path)
     diagnosed = diagnose(path)
     screen = screen_of(diagnosed)
     assert screen.headline.startswith("predicted, not measured: 4 ranks of 4, one per pipeline stage")
@@ -253,7 +256,7 @@ def test_what_only_a_recording_can_show_is_not_said_of_a_plan(tmp_path: Path) ->
 
 def test_without_a_pipeline_one_rank_stands_for_all(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    write_predicted_trace(plan_of(pp=1, tp=1), path)
+    save_trace(plan_of(pp=1, tp=1), path)
     diagnosed = diagnose(path)
     headline = screen_of(diagnosed).headline
     assert headline.startswith("predicted, not measured: one rank that stands for all, on NVIDIA H100")
@@ -377,7 +380,7 @@ def test_splitting_a_pass_moves_no_kernel_of_the_schedule() -> None:
 def test_every_number_format_is_rated(dtype: str, tmp_path: Path) -> None:
     request = TrainingRequest(workload=GPT, machine=H100, devices=8, sequence=4096, sequences=64, dtype=dtype)
     path = tmp_path / "plan.json"
-    write_predicted_trace(plan_training(request), path)
+    save_trace(plan_training(request), path)
     diagnosis = diagnose(path).diagnosis
     assert diagnosis.per_step[Account.UNRATED] == 0
     assert dtype in {row.dtype for rank in diagnosis.ranks for row in rank.arithmetic}
@@ -396,7 +399,7 @@ def test_experts_are_grouped_matmuls_and_tokens_go_to_them_in_all_to_alls(tmp_pa
     )
     plan = plan_training(request)
     path = tmp_path / "plan.json"
-    write_predicted_trace(plan, path)
+    save_trace(plan, path)
     (read,) = read_file(path).timelines
     assert "aten::_grouped_mm" in names_of(read, read.operators.row)
     rows = int(plan.best.layout.micro_batch) * 4096 * 2

@@ -122,12 +122,12 @@ def of(dimension: str, value: int) -> Alternative:
 @pytest.mark.parametrize(
     ("one", "slower", "why"),
     [
-        (of("tp", 16), "83.0 % slower", "TP communication: 6.10x, 549.0 ms more; crosses nodes"),
-        (of("tp", 8), "12.0 % slower", "TP communication: 2.20x, 336.0 ms more"),
+        (of("tp", 16), "83.0 % slower", "TP communication: 549.0 ms more (6.10x); crosses nodes"),
+        (of("tp", 8), "12.0 % slower", "TP communication: 336.0 ms more (2.20x)"),
         (of("tp", 1), "does not fit", "the smallest needs 1.42x the memory of a GPU"),
-        (of("zero", 3), "21.0 % slower", "weight all-gather: 363.0 ms, up from 0"),
+        (of("zero", 3), "21.0 % slower", "weight all-gather: 363.0 ms more"),
         (of("schedule", 2), "no slower", "the difference is within the prediction error"),
-        (of("tp", 32), "3.40x as long", "TP communication: 14.0x, 1.020 s more; crosses nodes"),
+        (of("tp", 32), "3.40x as long", "TP communication: 1.020 s more (14.0x); crosses nodes"),
         (replace(of("tp", 8), slower=0.8), "25.0 % faster", "but it needs more memory"),
     ],
 )
@@ -138,7 +138,7 @@ def test_why_not(one: Alternative, slower: str, why: str) -> None:
 def test_a_better_machine() -> None:
     memory, network, _links, _compute, host = changes()
     assert say.change(memory) == (
-        "1.5x the memory: 7.0 % faster, with dp 8 x tp 4 x pp 2, micro-batch 4, ZeRO-1, recomputation: none"
+        "1.5x the GPU memory: 7.0 % faster, with dp 8 x tp 4 x pp 2, micro-batch 4, ZeRO-1, recomputation: none"
     )
     assert say.change(network) == "2x the network between nodes: 2.0 % faster, the same layout"
     assert say.change(host) == "0.5x the host time: hardly faster, the same layout"
@@ -148,9 +148,15 @@ def test_a_better_machine() -> None:
 @pytest.mark.parametrize(
     ("layout", "words"),
     [
-        (LAYOUT, "dp 8 x tp 4 x pp 2, ZeRO-1, 1F1B with 4 chunks per stage, 3 micro-batches of 2, attention"),
+        (
+            LAYOUT,
+            "dp 8 x tp 4 x pp 2, ZeRO-1, 1F1B with 4 chunks per stage, 3 micro-batches of 2, recomputation",
+        ),
         (Layout(dp=8, zero=3), "dp 8, ZeRO-3 (FSDP), 3 micro-batches of 1"),
-        (Layout(dp=16, zero=3, shard=8, recompute=2), "dp 16, HSDP in groups of 8, 3 micro-batches of 1, all layers"),
+        (
+            Layout(dp=16, zero=3, shard=8, recompute=2),
+            "dp 16, HSDP in groups of 8, 3 micro-batches of 1, recomputation",
+        ),
         (Layout(pp=2, schedule=PipelineSchedule.ZERO_BUBBLE), "pp 2, zero-bubble, 3 micro-batches of 1"),
         (Layout(dp=8, ep=4, offload=1, flash=0), "dp 8, ep 4, 3 micro-batches of 1, 100 % of the optimizer in host"),
     ],
@@ -171,8 +177,8 @@ def test_choices_have_names() -> None:
 
 def test_no_figure_without_its_error() -> None:
     lines = list(say.trust(plan()))
-    assert lines[0].endswith("on 214 runs of models left out of the fit (of megatron)")
-    assert lines[1].endswith("runs of software left out of the fit (of all software stacks)")
+    assert lines[0].endswith("on 214 runs whose model was left out of the fit (of megatron)")
+    assert lines[1].endswith("runs whose stack was left out of the fit (of all software stacks)")
     assert "treat it as a guess" in next(say.trust(plan(evidence=())))
 
 

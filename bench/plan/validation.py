@@ -1,11 +1,8 @@
-"""How well plans predict published measurements: the tables of `redline plan validate`."""
+"""How well plans predict published measurements: what `accuracy.json` says of it, and `redline plan validate` shows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import msgspec
-
-from redline.plan.accuracy import accuracy_of
 from redline.plan.serve.serving_plan import Repeats, ServingSituation
 from redline.plan.train.search.plan_trust import Situation
 
@@ -228,8 +225,3 @@ class Validation:
     """Bytes, by software stack."""
     serving_points: tuple[Scatter, ...]
     """Seconds per token, by engine; rows without speculative decoding."""
-
-
-def published() -> Validation:
-    """The tables of this version, as `accuracy.json` holds them."""
-    return msgspec.convert(accuracy_of("validation"), Validation)
