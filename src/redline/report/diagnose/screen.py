@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from redline.findings.finding import Findings
 from redline.findings.verdict import WORTHWHILE
 from redline.job.read_failures import Failure
-from redline.ledger.accounts import COMPUTE, Account
+from redline.ledger.accounts import COMMUNICATION, COMPUTE, IDLE, Account
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.evidence import IdleSite, kernel_shares, largest_transfer, largest_wait, places_of
 from redline.ledger.job.first_screen import Outline, WaterfallBar
@@ -21,6 +21,7 @@ from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.findings_screen import Card, cards_of
 from redline.report.diagnose.tables import shapes_or_kernel
+from redline.report.display import Style
 from redline.report.document import StackedBars, StackedPart
 from redline.report.language import _, sentences
 from redline.report.redaction.redactor import redacted_text
@@ -36,6 +37,12 @@ _OF_SHORT_KERNELS = (Account.HOST, Account.KERNEL_LOSS, Account.QUEUE)
 
 
 _FAINT = 0.0005  # of the step: less has no bar of its own
+_BAR_STYLES = {
+    **dict.fromkeys(Account, Style.LOST),
+    **dict.fromkeys((Account.MATH, Account.MEMORY), Style.COMPUTE),
+    **dict.fromkeys(COMMUNICATION, Style.TRAFFIC),
+    **dict.fromkeys(IDLE, Style.IDLE),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +140,7 @@ def _waterfall(diagnosis: Diagnosis, outline: Outline, amount: Callable[[float],
                 start=bar.before_ns / step_ns,
                 end=(bar.before_ns + bar.time_ns) / step_ns,
                 colour=account_messages.colour(bar.account),
+                style=_BAR_STYLES[bar.account],
             )
             for bar in outline.waterfall
             if bar.share >= _FAINT

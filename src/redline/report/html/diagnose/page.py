@@ -65,7 +65,7 @@ def render(job: DiagnosedJob, *, trace_link: str | None = None) -> str:
         remarks=page_cards(findings.remarks, len(diagnosis.ranks), codes),
         screen=screen,
         headline=_headline(job, screen),
-        memory=_memory(screen),
+        capitalised=capitalised,
         replayed=None if job.replayed is None else replay_panel(job.replayed),
         facts=facts_of(job),
         requests=None if job.serving is None else request_panel(job.serving),
@@ -86,18 +86,6 @@ def _job_name(diagnosis: Diagnosis) -> str:
     folders = {source.parent for source in sources}
     name = folders.pop().name if len(folders) == 1 else ""
     return clipped(name or sources[0].name, _NAME_LIMIT)
-
-
-def _memory(screen: Screen) -> dict[str, Any] | None:
-    """The peak, and its accounts with their colours; None where nothing is known of any rank."""
-    peak = screen.memory
-    if peak is None:
-        return None
-    from redline.report.memory.course_chart import COLOURS  # of no use to jobs without memory events
-
-    several = "other"  # the colour of what is left of the accounts
-    parts = [{**asdict(line), "colour": several if line.of is None else COLOURS[line.of]} for line in peak.accounts]
-    return {"peak": peak, "title": capitalised(peak.title), "parts": parts}
 
 
 # --- the headline -----------------------------------------------------------------------------------------------------
