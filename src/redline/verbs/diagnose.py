@@ -169,9 +169,9 @@ def _serving(
     from redline.serving.diagnose_serving import diagnose_serving  # of no use to others
     from redline.serving.read_logs import log_files
 
+    if folder is None or (client is not None and not log_files(folder)):
+        raise UsageError(f"diagnose: `client={client}` is for the run of a server, and this is none")
     if client is not None:
-        if folder is None or not log_files(folder):
-            raise UsageError(f"diagnose: `client={client}` is for the run of a server, and this is none")
         return diagnose_serving(folder, client), ()
     found = attempted(diagnose_serving, folder)
     if not isinstance(found, InputError):

@@ -11,10 +11,19 @@ from redline.capture.run_record import DigestsRecord, RunRecord
 from redline.capture.supervisor.stall import Stall, Standing
 from redline.report.display import PLAIN_COLUMNS, Display, displaying
 from redline.report.language import speaking
-from redline.report.run.run_messages import TOLD
-from redline.report.run.text import MOST_LINES, render, render_stall
-from redline.report.terminal import width_of
+from redline.report.run.run_notes import TOLD
+from redline.report.run.run_summary import MOST_LINES, document_of_run, shown_path
+from redline.report.run.stall import document_of_stall
+from redline.report.terminal import text_of, width_of
 from tests.support.run_records import MS, rank, run, window
+
+
+def render(record: RunRecord, folder: Path | None) -> str:
+    return text_of(document_of_run(record, folder))
+
+
+def render_stall(stall: Stall, path: Path | None) -> str:
+    return text_of(document_of_stall(stall, "" if path is None else shown_path(path)))
 
 
 def shown(record: RunRecord, folder: Path | None = Path("runs/a")) -> list[str]:
