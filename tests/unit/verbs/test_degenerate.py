@@ -14,7 +14,6 @@ from redline.job.read_files import JobOptions
 from redline.report.diagnose import json as as_json
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.raw_tables import COLUMNS, csv_of
-from redline.report.html.diagnose import page
 from redline.verbs.diagnose import diagnose
 from tests.support.events import Event, collective, document, kernel, launch, op, region, span
 
@@ -101,4 +100,4 @@ def test_there_is_a_report_whatever_the_trace_holds(case: str, data: st.DataObje
 @given(st.sampled_from(sorted(CASES)).flatmap(CASES.__getitem__))
 def test_there_is_a_page_whatever_the_trace_holds(events: list[Event]) -> None:
     found = diagnosed(events, draw_step=True)
-    assert page.render(found)
+    assert found.rendered("html")

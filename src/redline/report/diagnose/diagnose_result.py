@@ -51,9 +51,10 @@ class DiagnoseResult(DiagnosedJob, SavedResult):
         if form == "json":
             return json.render(self)
         if form == "html":
-            from redline.report.html.diagnose import page
+            from redline.report.html.diagnose.page import page_of_job  # Jinja2 and Plotly, which only pages need
+            from redline.report.html.frame import page_text
 
-            return page.render(self, trace_link=trace_link)
+            return page_text(page_of_job(self, trace_link=trace_link))
         if form == "md":
             return markdown_of(diagnosis_document.comment_of(self, tables=tables, verbose=verbose))
         return text_of(diagnosis_document.document_of(self, tables=tables, verbose=verbose), unicode=unicode)

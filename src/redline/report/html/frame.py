@@ -21,6 +21,7 @@ from redline.report.language import _, spoken
 from redline.report.terminal import glued, visible_lines
 
 _FOLDER = Path(__file__).parent
+_SIGN = re.compile(r"(?<=\w)([._#/])(?=[^\W\d])")  # between words of a name
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
@@ -83,7 +84,13 @@ def template(name: str) -> Template:
     )
     environment.filters["glued"] = glued
     environment.filters["coded"] = coded
+    environment.filters["breakable"] = breakable
     return environment.get_template(name)
+
+
+def breakable(text: str) -> Markup:
+    """A name may break after the signs in it, and not inside of a word."""
+    return Markup(_SIGN.sub(r"\1<wbr>", str(escape(visible_lines(glued(text))))))  # escaped before
 
 
 def coded(text: str) -> Markup:

@@ -14,7 +14,6 @@ from redline.report.diagnose import json as diagnose_json
 from redline.report.diagnose.capture_messages import remarks, window_line
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
-from redline.report.html.diagnose import page
 from redline.report.language import speaking
 from redline.verbs.diagnose import diagnose
 from tests.support.run_records import MS, rank, run, window
@@ -199,7 +198,7 @@ def test_every_format_says_it(found: DiagnoseResult) -> None:
     markdown = found.rendered("md")
     assert "- captured: window 1 of 1: steps 10-12 of 1,000 in the run" in markdown
     assert f"- {SLOWED}" in markdown
-    html = page.render(found)
+    html = found.rendered("html")
     assert "steps 10-12" in html
     assert "of 1,000; window 1 of 1" in html
     assert lost in html.replace("\u00a0", " ")

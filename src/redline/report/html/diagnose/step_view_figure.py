@@ -12,7 +12,7 @@ from redline.report.diagnose import account_messages
 from redline.report.diagnose.loss_messages import NAME_LIMIT, doing, site
 from redline.report.diagnose.tables import unwrapped
 from redline.report.html.scale import scaled, time_unit
-from redline.report.language import _, listed, ngettext
+from redline.report.language import _, listed, ngettext, sentences
 from redline.report.text_parts import clipped, percent
 from redline.timeline.timeline import NONE
 from redline.units import format_ns
@@ -230,12 +230,14 @@ def _marks(view: StepView, unit_ns: float) -> tuple[list[GapLabel], float]:
 def step_view_texts(view: StepView) -> dict[str, Any]:
     """Which step it is, and what its longest gaps are."""
     gaps_ns = sum(gap.end_ns - gap.start_ns for gap in view.gaps)
+    which = _("Step {number} of rank {rank}, {length}: the median step of the most representative rank.").format(
+        number=view.number, rank=view.rank, length=format_ns(view.length_ns)
+    )
+    how = _("The top lane shows the share of each account per {pixel}; numbers mark the longest gaps.").format(
+        pixel=format_ns(view.pixel_ns)
+    )
     return {
-        "rank": view.rank,
-        "number": view.number,
-        "label": clipped(view.label, NAME_LIMIT),
-        "length": format_ns(view.length_ns),
-        "pixel": format_ns(view.pixel_ns),
+        "about": sentences([which, clipped(view.label, NAME_LIMIT), how]),
         "gaps": list(map(gap_sentence, view.gaps)),
         "gaps_share": percent(gaps_ns / view.idle_ns) if view.idle_ns else "",  # of the idle time of the step
         "left_out": left_out(view),
