@@ -23,7 +23,7 @@ from redline.report.diagnose.findings_screen import Card, cards_of
 from redline.report.diagnose.tables import shapes_or_kernel
 from redline.report.display import Style
 from redline.report.document import StackedBars, StackedPart
-from redline.report.language import _, sentences
+from redline.report.language import _, sentence_of, sentences
 from redline.report.redaction.redactor import redacted_text
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.text_parts import clipped, percent
@@ -247,7 +247,7 @@ def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[WaterfallB
     largest = outline.largest[:MOST_LOSSES]
     brief = next((bar.account for bar in largest if bar.account in _OF_SHORT_KERNELS), None)  # said once, at the first
     for bar in largest:
-        meaning = _("{meaning}.").format(meaning=account_messages.meaning(bar.account, on_cpu=on_cpu))
+        meaning = sentence_of(account_messages.meaning(bar.account, on_cpu=on_cpu))
         said = [meaning, _evidence(diagnosis, outline, bar.account)]
         if bar.account == brief and not on_cpu:
             facts = [rank.facts for rank in diagnosis.ranks]
@@ -258,8 +258,6 @@ def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[WaterfallB
 def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
     if account in HOST_ACCOUNTS:
         return loss_messages.where_the_host_was(places_of(diagnosis, account))
-    if account == Account.UNRATED:
-        return sentences([_kernels(diagnosis, account), loss_messages.why_unrated(outline.unseen)])
     if account in COMPUTE:
         return _kernels(diagnosis, account)
     if account == Account.TRANSFER:

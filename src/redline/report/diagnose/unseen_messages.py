@@ -119,11 +119,7 @@ def _unknown_device(remark: Remark) -> str:
 
 def _one_rank(remark: Remark) -> str:
     text = _("one rank only: waiting for other ranks is counted as transfer ({time} of the whole window)")
-    if remark.count > 1:
-        text = _(
-            "one rank of {world:,} only: waiting for other ranks is counted as transfer ({time} of the whole window)"
-        )
-    return text.format(world=remark.count, time=format_ns(remark.time_ns))
+    return text.format(time=format_ns(remark.time_ns))
 
 
 def _unmatched(remark: Remark) -> str:

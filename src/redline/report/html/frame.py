@@ -18,6 +18,7 @@ from redline.report.document import Chart, PageDocument, ReportTable, TemplateDr
 from redline.report.html.policy import embedded_json, policy_of, script_of, shown
 from redline.report.html.tables import sorted_table, table_text
 from redline.report.language import _, spoken
+from redline.report.markdown import capitalised
 from redline.report.terminal import glued, visible_lines
 
 _FOLDER = Path(__file__).parent
@@ -85,6 +86,7 @@ def template(name: str) -> Template:
     environment.filters["glued"] = glued
     environment.filters["coded"] = coded
     environment.filters["breakable"] = breakable
+    environment.globals["capitalised"] = capitalised
     return environment.get_template(name)
 
 

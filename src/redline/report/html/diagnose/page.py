@@ -83,9 +83,7 @@ def _sections(job: DiagnosedJob, screen: Screen, trace_link: str | None) -> Iter
     asked = job.replayed is not None and bool(job.replayed.asked)
     if job.serving is not None:
         drawing = TemplateDrawing(template="diagnose/requests.html.j2", values=request_panel(job.serving))
-        yield Section(
-            name="requests", link=_("Requests"), title=_("What requests wait for"), blocks=(drawing,), style="panel"
-        )
+        yield _section("requests", _("requests"), drawing, style="panel")
     yield from replay[:1] if asked else ()  # answers come first
     yield from _findings(job, screen)
     yield from replay[1:] if asked else replay
@@ -108,6 +106,12 @@ def _sections(job: DiagnosedJob, screen: Screen, trace_link: str | None) -> Iter
     )
 
 
+def _section(name: str, title: str, *blocks: PageBlock, style: str = "") -> Section:
+    """With a link to it."""
+    title = capitalised(title)
+    return Section(name=name, link=title, title=title, blocks=blocks, style=style)
+
+
 def _findings(job: DiagnosedJob, screen: Screen) -> Iterator[Section]:
     """The waterfall beside what to fix first, and then all of each finding."""
     findings, ranks = job.findings, len(job.diagnosis.ranks)
@@ -121,7 +125,7 @@ def _findings(job: DiagnosedJob, screen: Screen) -> Iterator[Section]:
     }
     yield Section(style="first", blocks=(TemplateDrawing(template="diagnose/first.html.j2", values=values),))
     cards_drawing = TemplateDrawing(template="diagnose/findings.html.j2", values=values)
-    yield Section(name="findings", link=_("Findings"), title=_("Findings"), blocks=(cards_drawing,))
+    yield _section("findings", _("findings"), cards_drawing)
 
 
 def _what_if(replayed: ReplayedJob) -> Section:
@@ -130,26 +134,19 @@ def _what_if(replayed: ReplayedJob) -> Section:
     about = _("The steps replayed with something changed: whatever waited for it comes earlier or later.")
     said = Paragraph(text=about), Paragraph(text=capitalised(table.notes[0]))
     shown = replace(table, rows=rows, notes=(), name="what-if", title=_("scenario"))
-    blocks = (*said, shown) if rows else said
-    return Section(name="what-if", link=_("What if"), title=_("What if"), blocks=blocks, style="panel")
+    return _section("what-if", _("what if"), *said, *([shown] if rows else []), style="panel")
 
 
 def _critical_path(replayed: ReplayedJob) -> Iterator[Section]:
     if replayed.path is not None and replayed.path.accounts:
         drawing = TemplateDrawing(template="diagnose/critical_path.html.j2", values=path_panel(replayed.path))
-        yield Section(
-            name="critical-path",
-            link=_("Critical path"),
-            title=_("The critical path"),
-            blocks=(drawing,),
-            style="panel",
-        )
+        yield _section("critical-path", _("critical path"), drawing, style="panel")
 
 
 def _memory(peak: MemoryPeak) -> Section:
     return Section(
         name="memory",
-        link=_("Memory"),
+        link=capitalised(_("memory")),
         title=capitalised(peak.accounts.title),
         blocks=(
             peak.accounts,
@@ -165,27 +162,22 @@ def _steps(job: DiagnosedJob, charts: _Charts) -> Iterator[Section]:
     """All of the window, and one of them drawn."""
     figure, view = charts["steps"], job.step_view
     if figure is not None:
-        text = _("Each step of the window by account.")
-        if len(job.diagnosis.ranks) > 1:
-            text = _("Each step of the window by account, average of the ranks.")
+        text = _("Each step of the window by account, average of the ranks.")
         bars = _("A bar is the average of {count} steps.").format(count=figure.steps_per_bar)
         about = sentences([text, bars if figure.steps_per_bar > 1 else ""])
         chart = Chart(name="steps", data=asdict(figure), about=about)
-        yield Section(name="steps", link=_("Steps"), title=_("Step times"), blocks=(chart,))
+        yield _section("steps", _("steps"), chart)
     if view is not None:
         texts = step_view_texts(view)
         gaps = _("The longest gaps, {share} of the idle time of this step") if texts["gaps_share"] else None
         title = _("The longest gaps") if gaps is None else gaps.format(share=texts["gaps_share"])
         left_out = Paragraph(text=_("Not drawn: {what}.").format(what=texts["left_out"]))
-        yield Section(
-            name="step",
-            link=_("One step"),
-            title=_("One step"),
-            blocks=(
-                Chart(name="strip", data=asdict(charts["strip"]), about=texts["about"]),
-                *([Items(title=title, items=tuple(texts["gaps"]), is_numbered=True)] if texts["gaps"] else []),
-                *([left_out] if texts["left_out"] else []),
-            ),
+        yield _section(
+            "step",
+            _("One step"),
+            Chart(name="strip", data=asdict(charts["strip"]), about=texts["about"]),
+            *([Items(title=title, items=tuple(texts["gaps"]), is_numbered=True)] if texts["gaps"] else []),
+            *([left_out] if texts["left_out"] else []),
         )
 
 
@@ -197,45 +189,31 @@ def _trace(link: str | None) -> TemplateDrawing:
 def _work(diagnosis: Diagnosis, charts: _Charts) -> Iterator[Section]:
     """Ranks, kernels, collectives, phases and the host, those that have rows. Of very many ranks only the ones that
     stand out are listed."""
-    tables = {name: TABLES[name](diagnosis, verbose=True) for name in ("kernels", "collectives", "phases", "host")}
-    figure = charts["ranks"]
-    if figure is not None:
+    few = len(diagnosis.ranks) <= _MOST_RANK_ROWS
+    ranks, kernels = charts["ranks"], charts["roofline"]
+    if ranks is not None:
         text = _("Accounts of each rank's average step, and how long all others waited for it.")
         columns = _(
             "A column is the average of {count} ranks; the table lists the ones that others waited for longest."
-        ).format(count=figure.ranks_per_column)
-        about = sentences([text, columns if figure.ranks_per_column > 1 else ""])
-        shown = TABLES["ranks"](diagnosis, verbose=len(diagnosis.ranks) <= _MOST_RANK_ROWS)
-        chart = Chart(name="ranks", data=asdict(figure), about=about)
-        yield Section(
-            name="ranks", link=_("Ranks"), title=_("Ranks"), blocks=(chart, *titled("ranks", _("Ranks"), shown))
-        )
-    abouts = {
-        "kernels": _(
-            "Operators by arithmetic intensity and rate; the lines are the limits of the machine. Area is time."
-        ),
-        "collectives": _(
+        ).format(count=ranks.ranks_per_column)
+        about = sentences([text, columns if ranks.ranks_per_column > 1 else ""])
+        drawn = [Chart(name="ranks", data=asdict(ranks), about=about)]
+        yield _section("ranks", _("ranks"), *drawn, *titled("ranks", "", TABLES["ranks"](diagnosis, verbose=few)))
+    blocks: dict[str, list[PageBlock]] = {"kernels": [], "collectives": [], "phases": [], "host": []}
+    if kernels is not None:
+        about = _("Operators by arithmetic intensity and rate; the lines are the limits of the machine. Area is time.")
+        blocks["kernels"].append(Chart(name="roofline", data=asdict(kernels), about=about))
+        blocks["kernels"] += [Paragraph(text=f"{kernels.left_out}.")] if kernels.left_out else []
+    if charts["collectives"] is not None:
+        about = _(
             "Bus bandwidth by size; the lines are the limits of the links, where the machine is known. Area is time; "
             "hollow marks include waiting, so their bandwidth is too low."
-        ),
-    }
-    titles = {
-        "kernels": (_("Kernels"), _("Operators and kernels")),
-        "collectives": (_("Collectives"), _("Collectives")),
-        "phases": (_("Phases"), _("The average step by phase")),
-        "host": (_("Host"), _("What the host did while the device waited for it")),
-    }
-    for name, (title, table_title) in titles.items():
-        chart_name = {"kernels": "roofline"}.get(name, name)
-        figure = charts.get(chart_name)
-        drawn: list[PageBlock] = []
-        if figure is not None:
-            drawn.append(Chart(name=chart_name, data=asdict(figure), about=abouts[name]))
-            note = figure.left_out if name == "kernels" else ""
-            drawn += [Paragraph(text=f"{note}.")] if note else []
-        if tables[name].rows:
-            blocks = (*drawn, *titled(name, table_title, tables[name]))
-            yield Section(name=name, link=title, title=title, blocks=blocks)
+        )
+        blocks["collectives"].append(Chart(name="collectives", data=asdict(charts["collectives"]), about=about))
+    for name, drawings in blocks.items():
+        table = TABLES[name](diagnosis, verbose=True)
+        if table.rows:
+            yield _section(name, table.title, *drawings, *titled(name, "", table))
 
 
 def _reading(job: DiagnosedJob, screen: Screen, charts: _Charts) -> Section:
@@ -248,7 +226,7 @@ def _reading(job: DiagnosedJob, screen: Screen, charts: _Charts) -> Section:
     )
     blocks: tuple[PageBlock, ...] = (
         LabelledLines(lines=screen.facts),
-        *titled("sources", _("Files"), sources_table(job.diagnosis)),
+        *titled("sources", _("files"), sources_table(job.diagnosis)),
         *([] if dropped else [Paragraph(text=_("No event was dropped while reading."))]),
         *(Items(title=title, items=items) for title, items in lists if items),
     )
