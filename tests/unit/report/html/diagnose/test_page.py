@@ -86,7 +86,7 @@ def test_remarks_and_praise_are_there(job: DiagnoseResult) -> None:
     text = visible(render(job, findings()))
     assert "Before you act" in text
     assert "Look first." in text
-    assert "What works well Well done: 99.0 % busy." in text
+    assert "Done well Well done: 99.0 % busy." in text
 
 
 def test_without_findings_it_says_so(job: DiagnoseResult) -> None:
