@@ -1,7 +1,7 @@
 """The diagnosis of a job as one HTML file that needs nothing else: no network, no server, no other file."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -163,9 +163,9 @@ def _steps(job: DiagnosedJob, charts: _Charts) -> Iterator[Section]:
     figure, view = charts["steps"], job.step_view
     if figure is not None:
         text = _("Each step of the window by account, average of the ranks.")
-        bars = _("A bar is the average of {count} steps.").format(count=figure.steps_per_bar)
-        about = sentences([text, bars if figure.steps_per_bar > 1 else ""])
-        chart = Chart(name="steps", data=asdict(figure), about=about)
+        bars = _("A bar is the average of {count} steps.").format(count=figure["steps_per_bar"])
+        about = sentences([text, bars if figure["steps_per_bar"] > 1 else ""])
+        chart = Chart(name="steps", data=figure, about=about)
         yield _section("steps", _("steps"), chart)
     if view is not None:
         texts = step_view_texts(view)
@@ -175,7 +175,7 @@ def _steps(job: DiagnosedJob, charts: _Charts) -> Iterator[Section]:
         yield _section(
             "step",
             _("One step"),
-            Chart(name="strip", data=asdict(charts["strip"]), about=texts["about"]),
+            Chart(name="strip", data=charts["strip"], about=texts["about"]),
             *([Items(title=title, items=tuple(texts["gaps"]), is_numbered=True)] if texts["gaps"] else []),
             *([left_out] if texts["left_out"] else []),
         )
@@ -195,21 +195,21 @@ def _work(diagnosis: Diagnosis, charts: _Charts) -> Iterator[Section]:
         text = _("Accounts of each rank's average step, and how long all others waited for it.")
         columns = _(
             "A column is the average of {count} ranks; the table lists the ones that others waited for longest."
-        ).format(count=ranks.ranks_per_column)
-        about = sentences([text, columns if ranks.ranks_per_column > 1 else ""])
-        drawn = [Chart(name="ranks", data=asdict(ranks), about=about)]
+        ).format(count=ranks["ranks_per_column"])
+        about = sentences([text, columns if ranks["ranks_per_column"] > 1 else ""])
+        drawn = [Chart(name="ranks", data=ranks, about=about)]
         yield _section("ranks", _("ranks"), *drawn, *titled("ranks", "", TABLES["ranks"](diagnosis, verbose=few)))
     blocks: dict[str, list[PageBlock]] = {"kernels": [], "collectives": [], "phases": [], "host": []}
     if kernels is not None:
         about = _("Operators by arithmetic intensity and rate; the lines are the limits of the machine. Area is time.")
-        blocks["kernels"].append(Chart(name="roofline", data=asdict(kernels), about=about))
-        blocks["kernels"] += [Paragraph(text=f"{kernels.left_out}.")] if kernels.left_out else []
+        blocks["kernels"].append(Chart(name="roofline", data=kernels, about=about))
+        blocks["kernels"] += [Paragraph(text=f"{kernels['left_out']}.")] if kernels["left_out"] else []
     if charts["collectives"] is not None:
         about = _(
             "Bus bandwidth by size; the lines are the limits of the links, where the machine is known. Area is time; "
             "hollow marks include waiting, so their bandwidth is too low."
         )
-        blocks["collectives"].append(Chart(name="collectives", data=asdict(charts["collectives"]), about=about))
+        blocks["collectives"].append(Chart(name="collectives", data=charts["collectives"], about=about))
     for name, drawings in blocks.items():
         table = TABLES[name](diagnosis, verbose=True)
         if table.rows:

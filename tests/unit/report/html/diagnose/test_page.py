@@ -93,7 +93,7 @@ def test_without_findings_it_says_so(job: DiagnoseResult) -> None:
     none = replace(findings(), findings=(), remarks=(), praise=())
     text = visible(render(job, none))
     assert "No known fix would gain any time here." in text
-    assert "No finding is worth fixing. The largest accounts above the redline:" in text
+    assert "No finding is worth fixing. Largest accounts above the redline" in text
 
 
 def test_many_findings_are_folded(job: DiagnoseResult) -> None:
@@ -199,7 +199,7 @@ def test_the_headline_of_a_job_that_is_well(job: DiagnoseResult) -> None:
 
 def test_what_undermines_the_headline_stands_beside_it(job: DiagnoseResult) -> None:
     text = visible(render(job, findings()))
-    assert text.index("Before you act") < text.index("From the redline")
+    assert text.index("Before you act") < text.index("from the redline (math)")
 
 
 # --- saved ------------------------------------------------------------------------------------------------------------
