@@ -13,7 +13,7 @@ from redline.ledger.job.combine import Diagnosis
 from redline.ledger.rank.digest import Digest
 from redline.ledger.rank.kernel_table import KernelRow
 from redline.ledger.rank.ledger import Amounts
-from redline.report.data import enveloped, json_text, picked, plain
+from redline.report.data import code, enveloped, json_text, picked, plain
 from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.screen import growth_of
@@ -125,11 +125,6 @@ def _replay(replayed: ReplayedJob) -> dict[str, Any]:
         "after_first_fixes": None if replayed.after_first is None else scenario(replayed.after_first),
         "critical_path": None if path is None else picked(path, "accounts phases operators ranks beside"),
     }
-
-
-def code(words: str) -> str:
-    """An account or a regime as a name that programs like: kernel_loss, logits_and_loss."""
-    return str(words).replace(",", "").replace(" ", "_")
 
 
 def _number(value: float | None) -> float | None:
