@@ -45,7 +45,10 @@ def _blocks(block: Block) -> Iterator[list[str]]:
     elif isinstance(block, StackedBars):
         yield from _bars(block)
     elif isinstance(block, ReportTable):
-        yield from table_blocks(block)
+        if block.title and (block.rows or block.empty):
+            yield [f"### {escaped(capitalised(block.title))}"]
+        yield markdown_table(block) if block.rows else []
+        yield [f"- {escaped(note)}" for note in (block.notes if block.rows else [block.empty] if block.empty else [])]
     elif isinstance(block, Paragraph):
         yield [escaped(block.text)]
     elif isinstance(block, Commands):
@@ -95,15 +98,6 @@ def _folded(block: Folded) -> Iterator[list[str]]:
 
 def code(text: str) -> str:
     return f"`{text.replace('`', chr(39))}`"
-
-
-def table_blocks(shown: ReportTable) -> Iterator[list[str]]:
-    """Below its title; what is said instead where there are no rows."""
-    if shown.title and (shown.rows or shown.empty):
-        yield [f"### {escaped(capitalised(shown.title))}"]
-    if shown.rows:
-        yield markdown_table(shown)
-    yield [f"- {escaped(note)}" for note in (shown.notes if shown.rows else [shown.empty] if shown.empty else [])]
 
 
 def capitalised(title: str) -> str:

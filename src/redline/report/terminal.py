@@ -85,15 +85,6 @@ def _letter_width(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def headline(text: str) -> list[str]:
-    return wrapped(styled(text, Style.HEADING), columns(), rest="  ")
-
-
-def labelled(label: str, text: str, width: int = 0, indent: str = "") -> list[str]:
-    """A fact: its label in so many columns, and beside it the text."""
-    return wrapped(text, columns(), styled(f"{indent}{left(label, width)}", Style.LABEL))
-
-
 def fitted(text: str, first: str = "", rest: str | None = None) -> list[str]:
     """Lines as wide as the terminal; without one, a single line of any width, which is easier to search."""
     return wrapped(text, columns(), first, rest) if is_terminal() else [f"{first}{text}"]

@@ -329,17 +329,6 @@ def first_sentence(markdown: str) -> str:
     return match[0] if match else text
 
 
-def limit_name(limit: Limit) -> str:
-    return {
-        Limit.COMPUTE: _("compute"),
-        Limit.MEMORY: _("memory bandwidth"),
-        Limit.KERNELS: _("kernel efficiency"),
-        Limit.UNRATED: _("unrated kernels"),
-        Limit.COMMUNICATION: _("communication"),
-        Limit.OVERHEAD: _("overhead"),
-    }[limit]
-
-
 def limit_text(verdict: Verdict, outline: Outline) -> str:
     if verdict.starved_share:  # the time of operators is then no sign of compute
         starved = _("Starved: for {share} of the step the job has no core to run on.")
