@@ -28,7 +28,7 @@ from redline.report.markdown import escaped, markdown_of
 from redline.report.serving.serving_tables import request_blocks
 from redline.report.terminal import first_within
 
-MOST_LINES = 40  # of the screen
+MOST_LINES = 41  # of the screen
 MOST_FINDINGS = 3  # that are shown without -v
 MOST_MEMORY_LINES = 17  # below the screen
 MOST_LETTERS = 65_536  # of a comment on GitHub
