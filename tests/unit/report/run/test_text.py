@@ -252,7 +252,7 @@ def test_in_chinese() -> None:
 def test_what_processes_note_is_known_here_and_in_the_reference() -> None:
     root = Path(__file__).parents[4]
     source = "".join(path.read_text() for path in (root / "src" / "redline" / "capture" / "worker").rglob("*.py"))
-    codes = set(re.findall(r'notes\.add\(\s*"([\w-]+)"', source))
+    codes = set(re.findall(r'(?:notes\.add\(\s*|self\.add\((?="no-))"([\w-]+)"', source))
     page = (root / "docs" / "reference" / "run.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith("| `ranks[].notes[].code`")]
     assert set(re.findall(r"`([\w-]+)`", row.split("|")[2])) == codes
