@@ -56,7 +56,8 @@ class Modules:
             elif isinstance(node, ast.Import):
                 named |= {alias.name for alias in node.names}
             elif inside_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                nodes += ast.iter_child_nodes(node)
+                is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+                nodes += () if is_for_types and not inside_functions else ast.iter_child_nodes(node)
         return {module for module in map(self._module_of, named) if module} - {name}
 
     def reached_from(self, start: str) -> set[str]:

@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, Page
 
 from redline.findings.finding import Limit
 from redline.findings.pages import codes
-from redline.report.html.diagnose import page as report
 from redline.report.html.diagnose.page import headline_of
 from redline.report.language import speaking
 from redline.report.terminal import visible_lines
@@ -26,7 +25,7 @@ from tests.support.traces.synthetic import JobSpec, Straggler, write_job
 def written(path: Path, folder: Path, **options: Any) -> Path:
     """The report of the traces in a folder."""
     found = diagnose([folder], draw_step=True)
-    text = report.render(replace(found, findings=findings(6)), **options)
+    text = replace(found, findings=findings(6)).rendered("html", **options)
     path.write_text(text, encoding="utf-8")
     return path
 

@@ -80,7 +80,7 @@ def test_the_critical_path_is_as_long_as_the_step(result: DiagnoseResult) -> Non
     [
         ("text", ("what if", "loader=0", "critical path", "largest forecast first", "forecast")),
         ("md", ("### What if", "### Critical path")),
-        ("html", ('id="what-if"', "loader=0", "The critical path")),
+        ("html", ('id="what-if"', "loader=0", "<h2>Critical path</h2>")),
     ],
 )
 def test_every_format_shows_it(form: str, parts: tuple[str, ...], result: DiagnoseResult) -> None:

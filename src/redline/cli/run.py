@@ -277,20 +277,23 @@ def _digest_plan(options: RunOptions) -> DigestPlan | None:
 
 def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
     from redline.report.language import speaking
-    from redline.report.run import text as run_text
+    from redline.report.run.run_summary import shown_path
+    from redline.report.run.stall import document_of_stall
+    from redline.report.terminal import text_of
 
     with speaking(spoken), _for_stderr():
-        _say(run_text.render_stall(stall, path))
+        _say(text_of(document_of_stall(stall, "" if path is None else shown_path(path))))
 
 
 def _afterwards(ran: Ran, options: RunOptions, spoken: str) -> None:
     """The summary, and what was asked for."""
     if not options.quiet:
         from redline.report.language import speaking
-        from redline.report.run import text as run_text
+        from redline.report.run import run_summary
+        from redline.report.terminal import text_of
 
         with speaking(spoken), _for_stderr():
-            _say(run_text.render(ran.record, ran.folder))
+            _say(text_of(run_summary.document_of_run(ran.record, ran.folder)))
     if ran.folder is None or not ran.record.is_diagnosable:
         return
     if options.report or options.diagnose:

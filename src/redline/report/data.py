@@ -55,6 +55,11 @@ def picked(value: object, names: str) -> dict[str, Any]:
     return {name: plain(getattr(value, name)) for name in names.split()}
 
 
+def code(words: str) -> str:
+    """An account or another word of ours as a name that programs like: kernel_loss, logits_and_loss."""
+    return re.sub(r"[',]", "", words.lower()).replace(" ", "_")
+
+
 def csv_text(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """Numbers as they are, and texts that no spreadsheet takes for a formula."""
     text = io.StringIO()

@@ -113,6 +113,7 @@ class StackedPart:
     start: float
     end: float
     colour: str = ""  # of the style sheet of pages
+    style: Style = Style.LABEL  # on a terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,26 @@ class Folded:
     content: ReportTable | str
 
 
-Block = Heading | LabelledLines | Items | ReportTable | StackedBars | Paragraph | Commands | Folded
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One of several things to know: in a few words, what supports it, and what to do about it."""
+
+    head: str
+    lines: tuple[str, ...] = ()
+    fix: str = ""
+    details: Folded | None = None  # of a comment, instead of the fix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entries:
+    """Entries by their numbers, the first one first."""
+
+    entries: tuple[Entry, ...]
+    title: str = ""
+    more: str = ""  # how many are left out
+
+
+Block = Heading | LabelledLines | Items | Entries | ReportTable | StackedBars | Paragraph | Commands | Folded
 
 
 @dataclass(frozen=True, kw_only=True)

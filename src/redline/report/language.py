@@ -71,6 +71,11 @@ def sentences(parts: Iterable[str]) -> str:
     return ("" if spoken() == "zh" else " ").join(part for part in parts if part)
 
 
+def sentence_of(text: str) -> str:
+    """With the full stop of the language that is spoken now."""
+    return _("{text}.").format(text=text)
+
+
 def clauses(parts: Iterable[str]) -> str:
     """Parts of one sentence."""
     return _("; ").join(parts)

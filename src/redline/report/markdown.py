@@ -8,15 +8,19 @@ from redline.report.document import (
     Block,
     Commands,
     Document,
+    Entries,
     Folded,
     Heading,
     Items,
     LabelledLines,
     Paragraph,
     ReportTable,
+    StackedBars,
 )
+from redline.report.language import _, sentences
 from redline.report.terminal import as_text
 
+_BAR_WIDTH = 40
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$@&])")
 
 
@@ -36,14 +40,49 @@ def _blocks(block: Block) -> Iterator[list[str]]:
             yield [escaped(block.about)] if block.about else []
         marks = (f"{number}." if block.is_numbered else "-" for number in range(1, len(block.items) + 1))
         yield [f"{mark} {escaped(item)}" for mark, item in zip(marks, block.items, strict=True)]
+    elif isinstance(block, Entries):
+        yield from _entries(block)
+    elif isinstance(block, StackedBars):
+        yield from _bars(block)
     elif isinstance(block, ReportTable):
-        yield from table_blocks(block)
+        if block.title and (block.rows or block.empty):
+            yield [f"### {escaped(capitalised(block.title))}"]
+        yield markdown_table(block) if block.rows else []
+        yield [f"- {escaped(note)}" for note in (block.notes if block.rows else [block.empty] if block.empty else [])]
     elif isinstance(block, Paragraph):
         yield [escaped(block.text)]
     elif isinstance(block, Commands):
         yield [f"- {escaped(purpose)}: {code(command)}" for purpose, command in block.lines]
     elif isinstance(block, Folded):
         yield from _folded(block)
+
+
+def _entries(block: Entries) -> Iterator[list[str]]:
+    """With what is folded below each; the prose in it is ours and Markdown already."""
+    yield [f"### {escaped(capitalised(block.title))}"] if block.title and block.entries else []
+    for number, entry in enumerate(block.entries, start=1):
+        fix = "" if entry.details else entry.fix
+        yield [f"{number}. {sentences([f'**{escaped(entry.head)}**', *map(escaped, entry.lines), escaped(fix)])}"]
+        if entry.details:
+            folded = "\n\n".join("\n".join(lines) for lines in _folded(entry.details))
+            yield [f"   {line}".rstrip() for line in folded.splitlines()]
+    yield [escaped(block.more)] if block.more else []
+
+
+def _bars(whole: StackedBars) -> Iterator[list[str]]:
+    """Light before a part begins: leading blanks would not be shown."""
+    if not whole.bars:
+        return
+    yield [f"### {escaped(capitalised(whole.title))}"]
+    rows = []
+    for part in whole.bars:
+        start, end = round(part.start * _BAR_WIDTH), round(part.end * _BAR_WIDTH)
+        start = min(start, _BAR_WIDTH - 1)
+        bar = f"`{'░' * start}{'█' * max(end - start, 1)}`"
+        rows.append((escaped(part.name), part.amount, part.share, bar))
+    rows.append((f"**{whole.total_name}**", f"**{whole.total}**", whole.total_share, ""))
+    yield list(table_rows(("", "", _("share"), ""), rows, numbers=(1, 2)))
+    yield [escaped(capitalised(whole.of))] if whole.of else []
 
 
 def _folded(block: Folded) -> Iterator[list[str]]:
@@ -59,15 +98,6 @@ def _folded(block: Folded) -> Iterator[list[str]]:
 
 def code(text: str) -> str:
     return f"`{text.replace('`', chr(39))}`"
-
-
-def table_blocks(shown: ReportTable) -> Iterator[list[str]]:
-    """Below its title; what is said instead where there are no rows."""
-    if shown.title and (shown.rows or shown.empty):
-        yield [f"### {escaped(capitalised(shown.title))}"]
-    if shown.rows:
-        yield markdown_table(shown)
-    yield [f"- {escaped(note)}" for note in (shown.notes if shown.rows else [shown.empty] if shown.empty else [])]
 
 
 def capitalised(title: str) -> str:

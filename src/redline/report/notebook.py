@@ -6,16 +6,26 @@ Letters keep the notebook's own colour, so it can be read on light and dark alik
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from redline.report.document import Block, Document, Heading, Items, LabelledLines, Paragraph, ReportTable, StackedBars
+from redline.report.document import (
+    Block,
+    Document,
+    Entries,
+    Heading,
+    Items,
+    LabelledLines,
+    Paragraph,
+    ReportTable,
+    StackedBars,
+)
 from redline.report.terminal import visible
 from redline.report.text_parts import clipped
 
-_COLOURS = {  # of the parts of a plan
-    **dict.fromkeys(("compute", "recompute", "head", "activations"), "#4287f5"),
-    **dict.fromkeys(("tensor", "context", "expert", "pipeline", "gather", "reduce", "gathers"), "#9c4dcc"),
-    **dict.fromkeys(("weights", "gradients", "optimizer"), "#2f9e44"),
-    **dict.fromkeys(("communicators", "allocator", "temporaries"), "#868e96"),
-    **dict.fromkeys(("host", "bubble", "offload"), "#e8590c"),
+_COLOURS = {  # by their names in the style sheet of pages
+    **dict.fromkeys(("compute", "memory", "kernel-loss", "unrated-compute"), "#4287f5"),
+    **dict.fromkeys(("transfer", "peer-wait"), "#9c4dcc"),
+    **dict.fromkeys(("input", "sync", "host", "queue", "other"), "#e8590c"),
+    "math": "#2f9e44",
+    "copy": "#868e96",
 }
 _LETTERS = 400  # of one piece of text
 _CELL = "padding:1px 8px;border:0;text-align:{align};vertical-align:top;background:none;color:inherit"
@@ -29,10 +39,9 @@ def html_of(document: Document) -> str:
 
 
 def _markup(block: Block) -> str:
-    if isinstance(block, Heading):
-        return f"<div style='font-weight:bold'>{_safe(block.text)}</div>"
-    if isinstance(block, Paragraph):
-        return f"<div>{_safe(block.text)}</div>"
+    if isinstance(block, Heading | Paragraph):
+        style = " style='font-weight:bold'" if isinstance(block, Heading) else ""
+        return f"<div{style}>{_safe(block.text)}</div>"
     if isinstance(block, LabelledLines):
         rows = "".join(_row([(label, "left"), (text, "left")]) for label, text in block.lines)
         return f"{_titled(block.title)}<table style='{_TABLE}'>{rows}</table>"
@@ -40,7 +49,9 @@ def _markup(block: Block) -> str:
         return _table(block)
     if isinstance(block, StackedBars):
         return _bars(block)
-    return _folded(block) if isinstance(block, Items) else ""
+    if isinstance(block, Entries):
+        return _entries(block)
+    return _items(block) if isinstance(block, Items) else ""
 
 
 def _safe(text: str) -> str:
@@ -70,10 +81,12 @@ def _aligned(cells: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _bars(bars: StackedBars) -> str:
+    if not bars.bars:
+        return ""
     rows = []
     for stacked_part in bars.bars:
         start, width = 100 * stacked_part.start, max(100 * (stacked_part.end - stacked_part.start), 0.3)
-        bar = f"margin-left:{start:.2f}%;width:{width:.2f}%;height:12px;background:{_COLOURS[stacked_part.code]}"
+        bar = f"margin-left:{start:.2f}%;width:{width:.2f}%;height:12px;background:{_COLOURS[stacked_part.colour]}"
         drawn = f"<td style='width:60%;border:0;background:none'><div style='{bar}'></div></td>"
         rows.append(
             _row([(stacked_part.name, "left"), (stacked_part.amount, "right"), (stacked_part.share, "right")], drawn)
@@ -83,11 +96,24 @@ def _bars(bars: StackedBars) -> str:
     return f"{_titled(bars.title)}<table style='{_TABLE};width:100%'>{''.join(rows)}</table>"
 
 
-def _folded(listed: Items) -> str:
+def _entries(block: Entries) -> str:
+    if not block.entries:
+        return ""
+    items = "".join(
+        f"<li><b>{_safe(entry.head)}</b>{''.join(f'<div>{_safe(line)}</div>' for line in entry.lines)}"
+        f"<div style='opacity:.75'>{_safe(entry.fix)}</div></li>"
+        for entry in block.entries
+    )
+    more = f"<div style='opacity:.75'>{_safe(block.more)}</div>" if block.more else ""
+    return f"{_titled(block.title)}<ol style='margin:4px 0;padding-left:24px'>{items}</ol>{more}"
+
+
+def _items(listed: Items) -> str:
+    """Folded below their title, if they have one."""
     if not listed.items:
         return ""
     items = "".join(f"<li>{_safe(line)}</li>" for line in listed.items)
-    return (
-        f"<details style='margin-top:8px'><summary>{_safe(listed.title)}</summary>"
-        f"<ul style='margin:4px 0;padding-left:24px'>{items}</ul></details>"
-    )
+    lines = f"<ul style='margin:4px 0;padding-left:24px'>{items}</ul>"
+    if not listed.title:
+        return lines
+    return f"<details style='margin-top:8px'><summary>{_safe(listed.title)}</summary>{lines}</details>"

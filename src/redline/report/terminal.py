@@ -8,11 +8,12 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
-from redline.report.display import MARKS, PLAIN_COLUMNS, Style, columns, is_terminal, kept_marks, styled
+from redline.report.display import MARKS, PLAIN_COLUMNS, Style, columns, is_terminal, kept_marks, most_lines, styled
 from redline.report.document import (
     Block,
     Commands,
     Document,
+    Entries,
     Folded,
     Heading,
     Items,
@@ -30,7 +31,7 @@ _PIECE = re.compile(r"[ \n]+|[^ \n]+")
 _GAP = "  "
 _INDENT = 2  # columns before a table, as reports show it
 _NARROWEST = 16  # columns of words: narrower ones are hard to read
-BAR_WIDTH = 52
+BAR_WIDTH = 44
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _FULL, _RIGHT_HALF = "█", "▐"
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})  # control, direction marks, unassigned, line breaks
@@ -82,15 +83,6 @@ def _letter_width(letter: str) -> int:
     if letter in MARKS:
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-
-
-def headline(text: str) -> list[str]:
-    return wrapped(styled(text, Style.HEADING), columns(), rest="  ")
-
-
-def labelled(label: str, text: str, width: int = 0, indent: str = "") -> list[str]:
-    """A fact: its label in so many columns, and beside it the text."""
-    return wrapped(text, columns(), styled(f"{indent}{left(label, width)}", Style.LABEL))
 
 
 def fitted(text: str, first: str = "", rest: str | None = None) -> list[str]:
@@ -323,7 +315,7 @@ def text_of(document: Document, *, unicode: bool = True) -> str:
             lines = [(label, text) for label, text in block.lines if text]
             yield from [block.title] if block.title and lines else []
             for label, text in lines:
-                yield from fold(text, styled(f"{block.indent}{left(label, block.width)}", Style.LABEL), None)
+                yield from fold(text, styled(f"{block.indent}{left(f'{label} ', block.width)}", Style.LABEL), None)
         elif isinstance(block, Items):
             yield from [block.title] if block.title and block.items else []
             yield from wrapped(block.about, columns(), block.mark) if block.about and block.items else []
@@ -331,6 +323,8 @@ def text_of(document: Document, *, unicode: bool = True) -> str:
                 mark = f"{block.mark}{number}. " if block.is_numbered else block.mark
                 text = styled(item, Style.SECONDARY) if block.is_faint else item
                 yield from fold(text, styled(mark, block.style) if block.style else mark, block.rest)
+        elif isinstance(block, Entries):
+            yield from _entry_lines(block)
         elif isinstance(block, StackedBars):
             yield from _bar_lines(block, unicode=unicode)
         elif isinstance(block, Paragraph):
@@ -348,6 +342,18 @@ def text_of(document: Document, *, unicode: bool = True) -> str:
 
 
 _PLAIN = str.maketrans({"±": "~"})
+
+
+def first_within(documents: Iterable[Document], lines: int) -> Document:
+    """The first document of so many lines or fewer, of those that say less and less; else the last of them.
+
+    The limit is that of plain text.
+    """
+    tried = Document(blocks=())
+    for tried in documents:
+        if text_of(tried).count("\n") <= most_lines(lines):
+            break
+    return tried
 
 
 def _fitted_lines(text: str, first: str, rest: str | None) -> list[str]:
@@ -377,13 +383,26 @@ def _command_lines(block: Commands) -> Iterator[str]:
         yield f"    {command}"
 
 
+def _entry_lines(block: Entries) -> Iterator[str]:
+    indent = "     "
+    yield from [block.title] if block.title and block.entries else []
+    for number, entry in enumerate(block.entries, start=1):
+        yield from wrapped(styled(entry.head, Style.HEADING), columns(), f"  {number}. ")
+        for line in entry.lines:
+            yield from wrapped(line, columns(), indent)
+        yield from wrapped(styled(entry.fix, Style.GAIN), columns(), indent) if entry.fix else []
+    yield from [f"  {block.more}"] if block.more else []
+
+
 def _bar_lines(bars: StackedBars, *, unicode: bool) -> Iterator[str]:
+    if not bars.bars:
+        return
     yield bars.title
-    width = 44 + columns() - PLAIN_COLUMNS
-    names = max(width_of(part.name) for part in bars.bars)
+    width = BAR_WIDTH + columns() - PLAIN_COLUMNS
+    names = max(width_of(name) for name in (bars.total_name, *(part.name for part in bars.bars)))
     amounts = max(width_of(amount) for amount in (bars.total, *(part.amount for part in bars.bars)))
     for part in bars.bars:
-        drawn = styled(bar(part.start, part.end, unicode=unicode, width=width), Style.LABEL)
+        drawn = styled(bar(part.start, part.end, unicode=unicode, width=width), part.style)
         yield f"  {left(part.name, names)}  {right(part.amount, amounts)}  {part.share:>7}  {drawn}".rstrip()
-    total = f"  {left(bars.total_name, names)}  {right(bars.total, amounts)}  {bars.total_share:>7}  {bars.of}"
-    yield total.rstrip()
+    total = f"  {left(bars.total_name, names)}  {right(bars.total, amounts)}  {bars.total_share:>7}  "
+    yield from wrapped(bars.of, columns(), total)

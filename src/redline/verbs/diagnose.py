@@ -15,13 +15,10 @@ from redline.job.read_files import JobOptions
 from redline.ledger.job.combine import Diagnosis, combine
 from redline.ledger.job.digests import analysis_again, digest_job
 from redline.ledger.job.first_screen import outline_of
-from redline.ledger.job.outlier_ranks import typical_place
 from redline.ledger.rank.digest import RuleMatcher
 from redline.ledger.rank.digest_file import is_digest
 from redline.progress import Progress, ProgressStage, silent
 from redline.report.diagnose.diagnose_result import DiagnoseResult
-from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
-from redline.serving.read_logs import log_files
 from redline.storage import path_of
 from redline.trace.schema import batch_sizes_of
 
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
     from redline.findings.kept_ranks import RankKeeper
     from redline.ledger.rank.step_view import StepView
     from redline.replay.changes import Scenario
+    from redline.serving.diagnose_serving import ServingDiagnosis
     from redline.verbs.altered_traces import AlteredTraces
 
 
@@ -142,6 +140,7 @@ def _typical_step(
     diagnosis: Diagnosis, files: Sequence[Path], machine: str | None, options: JobOptions
 ) -> tuple["StepView | None", tuple[Failure, ...]]:
     """A step of the rank most like the job; where its file fails now, the report is one without a drawing."""
+    from redline.ledger.job.outlier_ranks import typical_place  # of no use to others
     from redline.ledger.rank.step_view import step_view_of
 
     place = typical_place(diagnosis)
@@ -162,15 +161,18 @@ def _typical_step(
 
 def _serving(
     files: Sequence[Path], options: JobOptions, client: Path | None
-) -> tuple[ServingDiagnosis | None, tuple[Failure, ...]]:
+) -> tuple["ServingDiagnosis | None", tuple[Failure, ...]]:
     """Of the run that the traces are of; a log that cannot be read costs the log alone, a client's file ends it."""
     folder = run_folder_of(files)
-    if client is not None:
-        if folder is None or not log_files(folder):
-            raise UsageError(f"diagnose: `client={client}` is for the run of a server, and this is none")
-        return diagnose_serving(folder, client), ()
-    if folder is None:
+    if client is None and folder is None:
         return None, ()
+    from redline.serving.diagnose_serving import diagnose_serving  # of no use to others
+    from redline.serving.read_logs import log_files
+
+    if folder is None or (client is not None and not log_files(folder)):
+        raise UsageError(f"diagnose: `client={client}` is for the run of a server, and this is none")
+    if client is not None:
+        return diagnose_serving(folder, client), ()
     found = attempted(diagnose_serving, folder)
     if not isinstance(found, InputError):
         return found, ()

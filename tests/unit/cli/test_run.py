@@ -10,7 +10,7 @@ import pytest
 from redline.capture.supervisor.supervise import Ended
 from redline.cli import main
 from redline.errors import InputError
-from redline.report.run import text as run_text
+from redline.report.run import run_summary
 from redline.verbs import diagnose as diagnose_verb
 from redline.verbs import run as run_verb
 from redline.verbs.run import Ran
@@ -63,7 +63,7 @@ def test_what_fails_afterwards_does_not_change_the_end(
     monkeypatch.setattr(diagnose_verb, "diagnose", failing(error))
     assert main(["run", "-q", "--diagnose", "a.py"]) == 7
     assert capsys.readouterr() == ("", said)
-    monkeypatch.setattr(run_text, "render", failing(error))
+    monkeypatch.setattr(run_summary, "document_of_run", failing(error))
     assert main(["run", "a.py"]) == 7
     assert capsys.readouterr() == ("", said)
 
@@ -80,7 +80,7 @@ def test_who_is_told_to_end_after_the_job_ends_as_the_job_did(
         return ran()
 
     if when == "afterwards":
-        monkeypatch.setattr(run_text, "render", told)
+        monkeypatch.setattr(run_summary, "document_of_run", told)
     else:
         monkeypatch.setattr(run_verb, "run", told)
     before = signal.getsignal(number), signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -7,7 +7,6 @@ import pytest
 
 from redline.findings.replay_job import forecasts_of
 from redline.findings.replayed import ReplayedJob, ReplayedScenario
-from redline.report.diagnose.text import render
 from redline.verbs.diagnose import diagnose
 
 RECORDED = Path(__file__).parents[2] / "data" / "recorded"
@@ -34,4 +33,4 @@ def test_a_job_that_is_not_replayed_hears_why_once() -> None:
     )
     replayed = ReplayedJob(declined=why, asked=scenarios)
     assert forecasts_of(found.findings, replayed) == {}
-    assert render(replace(found, replayed=replayed)).count(why) == 1
+    assert replace(found, replayed=replayed).rendered("text").count(why) == 1

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 import redline
+from redline.report.document import Document
 from redline.report.html.diagnose.panels import GROUPS, request_panel
 from redline.report.language import LANGUAGES, speaking
 from redline.report.serving.cause_messages import cause_text
 from redline.report.serving.json import record_of
-from redline.report.serving.serving_tables import text_blocks, verdict_text
+from redline.report.serving.serving_tables import request_blocks, verdict_text
+from redline.report.terminal import text_of
 from redline.serving.causes import QUEUE_ACCOUNTS, RULES
 from redline.serving.diagnose_serving import ServingDiagnosis, diagnose_serving
 from redline.serving.request_ledger import Latency, RequestAccount, slowest
@@ -224,7 +226,7 @@ def test_all_causes_have_words(language: str, tmp_path: Path) -> None:
         folder.mkdir()
         found = _read(engine, folder)
         with speaking(language):
-            text = "\n".join(line for block in text_blocks(found) for line in block)
+            text = text_of(Document(blocks=tuple(request_blocks(found))))
         assert all(cause.code in text for cause in found.causes)
         seen |= {cause.code for cause in found.causes}
         assert record_of(found)["requests"] == REQUESTS

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from redline.cli.diagnose import TABLES
 from redline.job.read_files import JobOptions
 from redline.report.diagnose import json as as_json
-from redline.report.diagnose import md, text
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.raw_tables import COLUMNS, csv_of
-from redline.report.html.diagnose import page
 from redline.verbs.diagnose import diagnose
 from tests.support.events import Event, collective, document, kernel, launch, op, region, span
 
@@ -83,8 +81,8 @@ def check(found: DiagnoseResult) -> None:
         ledger = rank.ledger
         assert ledger.steps.sum(axis=1).tolist() == (ledger.end_ns - ledger.start_ns).tolist()
         assert int(ledger.total.sum()) == ledger.window_ns
-    assert text.render(found, tables=list(TABLES), verbose=True)
-    assert md.render(found, tables=list(TABLES), verbose=True)
+    assert found.rendered("text", tables=list(TABLES), verbose=True)
+    assert found.rendered("md", tables=list(TABLES), verbose=True)
     assert json.loads(as_json.render(found), parse_constant=pytest.fail)["failures"] == []
     for name in COLUMNS:
         csv_of(name, found)
@@ -102,4 +100,4 @@ def test_there_is_a_report_whatever_the_trace_holds(case: str, data: st.DataObje
 @given(st.sampled_from(sorted(CASES)).flatmap(CASES.__getitem__))
 def test_there_is_a_page_whatever_the_trace_holds(events: list[Event]) -> None:
     found = diagnosed(events, draw_step=True)
-    assert page.render(found)
+    assert found.rendered("html")

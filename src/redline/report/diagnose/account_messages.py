@@ -23,26 +23,20 @@ NAME: Mapping[Account, str] = {
 MEANING: Mapping[Account, str] = {
     Account.MATH: marked("arithmetic at the machine's peak"),
     Account.MEMORY: marked("memory traffic at full bandwidth, beyond the arithmetic"),
-    Account.KERNEL_LOSS: marked("kernels ran longer than their FLOPs and bytes need"),
-    Account.UNRATED: marked("efficiency unknown: no FLOPs or no peak for these kernels"),
-    Account.TRANSFER: marked("the device only communicated with other ranks"),
-    Account.PEER_WAIT: marked("the device waited in a collective for a rank that had not arrived"),
-    Account.COPY: marked("the device only copied or set memory"),
+    Account.KERNEL_LOSS: marked("compute ran longer than its FLOPs and bytes need"),
+    Account.UNRATED: marked("efficiency unknown: no FLOPs or no peak for this compute"),
+    Account.TRANSFER: marked("only communication with other ranks ran"),
+    Account.PEER_WAIT: marked("only a collective ran, waiting for a rank that had not arrived"),
+    Account.COPY: marked("only memory was copied or set"),
     Account.INPUT: marked("the device waited for the data loader"),
     Account.SYNC: marked("after a sync, the device waited for the host to resume"),
     Account.HOST: marked("the device waited for the host to launch work"),
     Account.QUEUE: marked("work was submitted, but the device had not started it"),
-    Account.OTHER: marked("the device was idle, and nothing in the trace says why"),
+    Account.OTHER: marked("nothing ran, and nothing in the trace says why"),
 }
 CPU_MEANING: Mapping[Account, str] = {
-    Account.KERNEL_LOSS: marked("operators ran longer than their FLOPs and bytes need"),
-    Account.UNRATED: marked("efficiency unknown: no FLOPs or no peak for these operators"),
-    Account.TRANSFER: marked("only communication with other ranks ran"),
-    Account.PEER_WAIT: marked("only a collective ran, waiting for a rank that had not arrived"),
-    Account.COPY: marked("only operators that copy memory ran"),
     Account.INPUT: marked("the main thread was in the data loader"),
     Account.HOST: marked("no compute operator was running: Python, dispatch, or unrecorded code"),
-    Account.OTHER: marked("no operator was running, and nothing in the trace says why"),
 }
 
 

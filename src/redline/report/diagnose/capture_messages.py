@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from redline.capture.captured import Captured
 from redline.capture.worker.recording.condition import is_of_load
 from redline.report.language import _, marked, ngettext
-from redline.report.run.run_messages import LOST, translated_note
+from redline.report.run.run_notes import LOST, translated_note
 from redline.report.text_parts import rank_list
 from redline.units import format_ns
 

@@ -210,7 +210,7 @@ def _why_no_mfu(unseen: Sequence[Remark], *, on_cpu: bool) -> str:
 
 def coverage_line(kernels: int, known_share: float, rated_share: float, *, on_cpu: bool) -> str:
     if not kernels:
-        return _("no compute operator in the trace") if on_cpu else _("no compute kernel in the trace")
+        return _("no compute in the traces")
     known, rated = percent(known_share), percent(rated_share)
     text = _("{kernels}: FLOPs known for {known} of their time, FLOPs and peak for {rated}")
     if not known_share:

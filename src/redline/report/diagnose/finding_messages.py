@@ -10,7 +10,7 @@ from redline.findings.verdict import MOSTLY_RATED, MUCH_LOST, NEAR_ROOF, WORTHWH
 from redline.ledger.accounts import COMMUNICATION, Account
 from redline.ledger.job.first_screen import Outline, Unseen
 from redline.report.diagnose import loss_messages
-from redline.report.language import _, listed, marked, sentences, spoken
+from redline.report.language import _, listed, marked, sentence_of, sentences, spoken
 from redline.report.text_parts import clipped, percent
 from redline.units import format_bytes, format_ns, format_rate
 
@@ -68,10 +68,9 @@ def bound_text(finding: Finding) -> str:
 def _gain_text(finding: Finding) -> str:
     """How many times as fast is said of steps of usual length."""
     known = {"share": percent(finding.alone_share), "times": speedup_text(finding)}
-    if finding.of_window:
-        return _("at most {share} of the window, {times} as fast").format(**known)
-    if abs(finding.alone_share - finding.steady_share) < _SAME:
-        return _("at most {share} of the step, {times} as fast").format(**known)
+    if finding.of_window or abs(finding.alone_share - finding.steady_share) < _SAME:
+        whole = _("window") if finding.of_window else _("step")
+        return _("at most {share} of the {whole}, {times} as fast").format(whole=whole, **known)
     if _is_in_long_steps(finding):
         text = _("at most {share} of the average step, mostly in its longest steps: a typical one gets {times} as fast")
         return text.format(**known)
@@ -86,8 +85,7 @@ def times(speedup: float) -> str:
     """4.36 x"""
     if speedup >= 100:
         return _("more than 100 x")
-    text = _("{times:.1f} x") if speedup >= 10 else _("{times:.2f} x")
-    return text.format(times=speedup)
+    return _("{times} x").format(times=f"{speedup:.{1 if speedup >= 10 else 2}f}")
 
 
 def speedup_text(finding: Finding) -> str:
@@ -220,10 +218,12 @@ def second_cause(verdict: Verdict, findings: Sequence[Finding]) -> str:
     if len(sound) < 2 or not verdict.worthwhile or sound[1].share < _MUCH or groups_of(sound[0]) & groups_of(sound[1]):
         return ""
     second = sound[1]
-    text = _("Also: {cause} Fixing that saves at most {share} of the step ({code}).")
-    if second.of_window:
-        text = _("Also: {cause} Fixing that saves at most {share} of the window ({code}).")
-    return text.format(cause=cause_text(second.code), share=percent(second.alone_share), code=second.code)
+    return _("Also: {cause} Fixing that saves at most {share} of the {whole} ({code}).").format(
+        cause=cause_text(second.code),
+        share=percent(second.alone_share),
+        whole=_("window") if second.of_window else _("step"),
+        code=second.code,
+    )
 
 
 def _healthy(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
@@ -319,7 +319,7 @@ def _unrated_text(outline: Outline) -> str:
 def cause_text(code: str) -> str:
     """The first sentence of the cause on the finding's page, up to a colon, as plain text."""
     cause = re.split(r"\s*(?:: |:$|：)", first_sentence(page_of(code, spoken()).cause))[0]
-    return _("{cause}.").format(cause=cause.rstrip("。."))
+    return sentence_of(cause.rstrip("。."))
 
 
 def first_sentence(markdown: str) -> str:
@@ -327,17 +327,6 @@ def first_sentence(markdown: str) -> str:
     text = " ".join(_LINK.sub(r"\1", markdown).replace("`", "").split())
     match = _FIRST_SENTENCE.match(text)
     return match[0] if match else text
-
-
-def limit_name(limit: Limit) -> str:
-    return {
-        Limit.COMPUTE: _("compute"),
-        Limit.MEMORY: _("memory bandwidth"),
-        Limit.KERNELS: _("kernel efficiency"),
-        Limit.UNRATED: _("unrated kernels"),
-        Limit.COMMUNICATION: _("communication"),
-        Limit.OVERHEAD: _("overhead"),
-    }[limit]
 
 
 def limit_text(verdict: Verdict, outline: Outline) -> str:

@@ -1,6 +1,5 @@
 """The result of `diagnose` as JSON for machines; docs/reference/diagnose.md describes every field."""
 
-from dataclasses import asdict
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,10 @@ from redline.findings.replayed import ReplayedJob, ReplayedScenario
 from redline.ledger.accounts import ACCOUNTS
 from redline.ledger.job.collective_table import CollectiveRow
 from redline.ledger.job.combine import Diagnosis
-from redline.ledger.job.first_screen import WaterfallBar
 from redline.ledger.rank.digest import Digest
-from redline.ledger.rank.host_activity import HostActivity
 from redline.ledger.rank.kernel_table import KernelRow
 from redline.ledger.rank.ledger import Amounts
-from redline.report.data import enveloped, json_text
+from redline.report.data import code, enveloped, json_text, picked, plain
 from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.screen import growth_of
@@ -38,14 +35,13 @@ def render(result: DiagnosedJob) -> str:
 def as_record(result: DiagnosedJob) -> dict[str, Any]:
     """In English, whatever language is spoken: programs read it."""
     with speaking("en"):
-        redacted = [{**asdict(removed), "kind": str(removed.kind)} for removed in result.removed or ()]
         return {
             **_record(result),
             "memory": None if result.diagnosis.memory is None else _memory(result.diagnosis.memory),
             "replay": None if result.replayed is None else _replay(result.replayed),
             "serving": None if result.serving is None else record_of(result.serving),
-            "captured": None if result.captured is None else asdict(result.captured),
-            "redacted": None if result.removed is None else redacted,
+            "captured": plain(result.captured),
+            "redacted": plain(result.removed),
         }
 
 
@@ -68,20 +64,20 @@ def _record(result: DiagnosedJob) -> dict[str, Any]:
         "findings": list(map(_finding, findings.findings)),
         "remarks": list(map(_finding, findings.remarks)),
         "praise": list(map(_evidence, findings.praise)),
-        "steps": asdict(outline.steps),
-        "waterfall": [_bar(bar) for bar in outline.waterfall],
-        "phases": [asdict(row) | {"phase": str(row.phase), "time_ns": row.time_ns} for row in diagnosis.phases],
+        "steps": plain(outline.steps),
+        "waterfall": [{**plain(bar), "account": code(bar.account)} for bar in outline.waterfall],
+        "phases": [{**plain(row), "time_ns": row.time_ns} for row in diagnosis.phases],
         "largest": [code(bar.account) for bar in outline.largest],
-        "utilisation": None if outline.utilisation is None else asdict(outline.utilisation),
-        "unseen": [{**asdict(remark), "what": str(remark.what)} for remark in outline.unseen],
+        "utilisation": plain(outline.utilisation),
+        "unseen": plain(outline.unseen),
         "exposed_communication_ns": diagnosis.exposed_ns,
         "unmatched_communication_ns": diagnosis.unmatched_ns,
         "ranks": [_rank(diagnosis, index) for index in range(len(diagnosis.ranks))],
-        "lateness": None if diagnosis.lateness is None else asdict(diagnosis.lateness),
+        "lateness": plain(diagnosis.lateness),
         "kernels": list(map(_kernel, diagnosis.kernels)),
         "collectives": list(map(_collective, diagnosis.collectives)),
-        "doing": list(map(_doing, diagnosis.doing)),
-        "failures": [{"path": failure.path, "message": failure.message} for failure in result.failures],
+        "doing": [{**plain(row), "account": code(row.account)} for row in diagnosis.doing],
+        "failures": [picked(failure, "path message") for failure in result.failures],
     }
     return enveloped(KIND, SCHEMA_VERSION, "redline diagnose", record, synthetic=synthetic)
 
@@ -91,24 +87,21 @@ def _memory(memory: "JobMemory") -> dict[str, Any]:
     return {
         "fullest": None if fullest is None else {"rank": fullest.rank, "device": fullest.device},
         "devices": list(map(_device, memory.devices)),
-        "causes": [{**asdict(cause), "title": page_of(cause.code).title} for cause in memory.causes],
-        "left_out": list(map(asdict, memory.left_out)),
+        "causes": [{**plain(cause), "title": page_of(cause.code).title} for cause in memory.causes],
+        "left_out": plain(memory.left_out),
     }
 
 
 def _device(device: "DeviceMemory") -> dict[str, Any]:
     peak = device.peak
     return {
-        "rank": device.rank,
-        "device": device.device,
+        **picked(device, "rank device"),
         "peak_bytes": peak.live_bytes,
         "reserved_bytes": peak.reserved_bytes,
         "accounts": {code(account): size for account, size in peak.accounts.items()},
-        "steps": [
-            {"label": step.label, "peak_bytes": step.peak_bytes, "end_bytes": step.end_bytes} for step in device.steps
-        ],
-        "growth": [{**asdict(growth), "account": code(growth.account)} for growth in device.growth],
-        "holders": [{**asdict(holder), "account": code(holder.account)} for holder in peak.holders],
+        "steps": [picked(step, "label peak_bytes end_bytes") for step in device.steps],
+        "growth": [{**plain(growth), "account": code(growth.account)} for growth in device.growth],
+        "holders": [{**plain(holder), "account": code(holder.account)} for holder in peak.holders],
         "before_history_bytes": peak.before_bytes,
         "missed_events": device.missed,
     }
@@ -117,7 +110,7 @@ def _device(device: "DeviceMemory") -> dict[str, Any]:
 def _replay(replayed: ReplayedJob) -> dict[str, Any]:
     def scenario(of_one: ReplayedScenario) -> dict[str, Any]:
         ranks = [{"rank": rank, "step_ns": before, "after_ns": after} for rank, before, after in of_one.ranks]
-        return {**asdict(of_one), "limit": code(of_one.limit), "gain_share": of_one.gain_share, "ranks": ranks}
+        return {**plain(of_one), "limit": code(of_one.limit), "gain_share": of_one.gain_share, "ranks": ranks}
 
     path = replayed.path
     return {
@@ -130,18 +123,8 @@ def _replay(replayed: ReplayedJob) -> dict[str, Any]:
         "what_if": list(map(scenario, replayed.asked)),
         "first_fixes": list(replayed.first_fixes),
         "after_first_fixes": None if replayed.after_first is None else scenario(replayed.after_first),
-        "critical_path": None
-        if path is None
-        else {
-            name: list(map(asdict, getattr(path, name)))
-            for name in ("accounts", "phases", "operators", "ranks", "beside")
-        },
+        "critical_path": None if path is None else picked(path, "accounts phases operators ranks beside"),
     }
-
-
-def code(words: str) -> str:
-    """An account or a regime as a name that programs like: kernel_loss, logits_and_loss."""
-    return str(words).replace(",", "").replace(" ", "_")
 
 
 def _number(value: float | None) -> float | None:
@@ -151,7 +134,7 @@ def _number(value: float | None) -> float | None:
 def _verdict(result: DiagnosedJob) -> dict[str, Any]:
     findings, verdict = result.findings, result.findings.verdict
     return {
-        **asdict(verdict),
+        **plain(verdict),
         "limit": code(verdict.limit),
         "text": sentences(
             [
@@ -166,15 +149,13 @@ def _verdict(result: DiagnosedJob) -> dict[str, Any]:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        **asdict(finding),
+        **plain(finding),
         "title": page_of(finding.code).title,
         "numerics": code(finding.numerics),
-        "grade": str(finding.grade),
         "share": finding.share,
         "alone_share": finding.alone_share,
         "speedup": finding.speedup,
         "accounts": {code(account): amount for account, amount in finding.accounts.items()},
-        "places": list(map(asdict, finding.places)),
         "evidence": list(map(_evidence, finding.evidence)),
         "fix": [_sentence(finding.fix)] if finding.fix is not None else [],
     }
@@ -192,25 +173,19 @@ def _amounts(amounts: Amounts) -> dict[str, int]:
     return {code(account): amount for account, amount in zip(ACCOUNTS, amounts.tolist(), strict=True)}
 
 
-def _bar(bar: WaterfallBar) -> dict[str, Any]:
-    return {**asdict(bar), "account": code(bar.account)}
-
-
 def _rank(diagnosis: Diagnosis, index: int) -> dict[str, Any]:
     rank = diagnosis.ranks[index]
-    origin = asdict(rank.origin)
+    origin = plain(rank.origin)
     del origin["step_labels"], origin["phases"]  # each is with its step
     return {
         **origin,
-        "recorded": list(rank.origin.recorded),
-        "altered": list(rank.origin.altered),
         "kind": diagnosis.kinds[index],
         "start_unix_ns": rank.zero_ns + rank.window_ns[0],
         "window_ns": rank.ledger.window_ns,
         "clock_offset_ns": diagnosis.clocks.offset_ns[index],
         "clock_residual_ns": diagnosis.clocks.residual_ns[index],
-        "facts": asdict(rank.facts),
-        "arithmetic": [asdict(row) for row in rank.arithmetic],
+        "facts": plain(rank.facts),
+        "arithmetic": plain(rank.arithmetic),
         "steps": _steps(rank),
         "outside": _amounts(rank.ledger.outside),
         "left_out": dict(rank.left_out),
@@ -245,11 +220,7 @@ def _kernel(row: KernelRow) -> dict[str, Any]:
 
 def _collective(row: CollectiveRow) -> dict[str, Any]:
     return {
-        **asdict(row),
+        **plain(row),
         "algorithm_bytes_per_s": _number(row.algorithm_bytes_per_s),
         "bus_bytes_per_s": _number(row.bus_bytes_per_s),
     }
-
-
-def _doing(row: HostActivity) -> dict[str, Any]:
-    return {**asdict(row), "account": code(row.account)}

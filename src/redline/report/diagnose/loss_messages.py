@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from redline.ledger.accounts import Account
 from redline.ledger.job.collective_table import CollectiveRow
 from redline.ledger.job.evidence import IdleSite, KernelShare
-from redline.ledger.job.first_screen import Remark, Unseen
 from redline.ledger.job.lateness import BEFORE, Lateness, LateRank
 from redline.ledger.rank.digest import SHORT_KERNEL_NS
 from redline.ledger.rank.exchanges import POINT_TO_POINT
 from redline.ledger.rank.host_activity import HostActivity
 from redline.ledger.rank.kernel_table import KernelRow
 from redline.report import counted_nouns
-from redline.report.language import _, clauses, listed, marked, ngettext, sentences
+from redline.report.language import _, clauses, listed, marked, ngettext, sentence_of, sentences
 from redline.report.text_parts import clipped, percent
 from redline.units import format_bytes, format_ns, format_rate
 
@@ -87,17 +86,6 @@ def short_kernels(kernels: int, short: int) -> str:
     return _("{share} of {kernels} are shorter than {limit}.").format(
         share=percent(short / kernels), kernels=counted_nouns.kernels(kernels), limit=f"{SHORT_KERNEL_NS // 1000} us"
     )
-
-
-def why_unrated(unseen: Sequence[Remark]) -> str:
-    by_kind = {remark.what: remark for remark in unseen}
-    if Unseen.NO_PEAK in by_kind:
-        return _("No peaks are known, so efficiency is unknown.")
-    if Unseen.UNKNOWN_WORK in by_kind and by_kind[Unseen.UNKNOWN_WORK].detail:
-        return _("No shapes were recorded: profile with record_shapes=True.")
-    if Unseen.NO_DTYPE_PEAK in by_kind:
-        return _("No peak is known for {types}.").format(types=by_kind[Unseen.NO_DTYPE_PEAK].detail)
-    return ""
 
 
 # --- communication and queues -----------------------------------------------------------------------------------------
@@ -175,9 +163,7 @@ def who_is_late(lateness: Lateness | None, wait: tuple[CollectiveRow, float] | N
         share=percent(first.share),
         pattern=_(PATTERN[lateness.pattern]),
     )
-    if first.cause_ns <= 0:
-        return _("{late}.").format(late=text)
-    return _("{late}: {cause}.").format(late=text, cause=late_cause(first))
+    return sentence_of(_with_cause(text, first))
 
 
 def late_line(late: LateRank) -> str:
@@ -191,6 +177,10 @@ def late_line(late: LateRank) -> str:
         time=format_ns(late.caused_ns),
         share=percent(late.share),
     )
+    return _with_cause(text, late)
+
+
+def _with_cause(text: str, late: LateRank) -> str:
     return _("{late}: {cause}").format(late=text, cause=late_cause(late)) if late.cause_ns > 0 else text
 
 

@@ -10,10 +10,11 @@ from statistics import median
 from redline.ledger.accounts import MemoryAccount
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.job_memory import JobMemory
-from redline.ledger.memory.byte_ledger import ByteLedger
 from redline.ledger.memory.causes import GROWTH, like_devices, peaks_by_rank
 from redline.ledger.memory.device_memory import DeviceMemory
+from redline.report.document import StackedBars, StackedPart
 from redline.report.language import _, ngettext
+from redline.report.memory.course_chart import COLOURS
 from redline.report.memory.memory_messages import ACCOUNT_NAMES, cause_line, doubts, growth_sentence, steps_sentence
 from redline.report.text_parts import clipped, rank_list, share
 from redline.units import format_memory
@@ -24,23 +25,11 @@ _SITE = 60  # letters
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryLine:
-    """One account at the peak, or what is left of them."""
-
-    of: MemoryAccount | None  # None: several
-    name: str
-    size: str
-    share: str
-    percent: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class MemoryPeak:
     """What a diagnosis says of the fullest device, and of the others beside it."""
 
-    title: str
-    accounts: tuple[MemoryLine, ...]  # the largest first
-    few_accounts: tuple[MemoryLine, ...]  # the same, all but the largest in one line
+    accounts: StackedBars  # the largest first
+    few_accounts: StackedBars  # the same, all but the largest in one line
     facts: tuple[tuple[str, str], ...]  # label and text
     causes: tuple[str, ...]
     doubts: tuple[str, ...]  # what weakens the figures
@@ -53,9 +42,8 @@ def memory_peak(diagnosis: Diagnosis, memory: JobMemory, *, redacted: bool) -> M
     if device is None:
         return None
     return MemoryPeak(
-        title=_title(device, several=several),
-        accounts=tuple(_account_lines(device.peak, len(MemoryAccount))),
-        few_accounts=tuple(_account_lines(device.peak, _FEW_ACCOUNTS)),
+        accounts=_bars(device, len(MemoryAccount), several=several),
+        few_accounts=_bars(device, _FEW_ACCOUNTS, several=several),
         facts=tuple(_facts(memory, device, several=several)),
         causes=tuple(map(cause_line, memory.causes)),
         doubts=tuple(doubts(device)),
@@ -104,25 +92,36 @@ def _title(device: DeviceMemory, *, several: bool) -> str:
     )
 
 
-def _account_lines(ledger: ByteLedger, most: int) -> Iterator[MemoryLine]:
+def _bars(device: DeviceMemory, most: int, *, several: bool) -> StackedBars:
     """The largest, and the rest as one."""
-    sizes = sorted(((size, account) for account, size in ledger.accounts.items() if size), key=lambda row: -row[0])
+    peak = device.peak
+    sizes = sorted(((size, account) for account, size in peak.accounts.items() if size), key=lambda row: -row[0])
     own = sizes if len(sizes) <= most else sizes[: most - 1]
-    for size, account in own:
-        yield _line(account, _(ACCOUNT_NAMES[account]), size, ledger)
     rest = sizes[len(own) :]
+    parts = [(COLOURS[account], _(ACCOUNT_NAMES[account]), size) for size, account in own]
     if rest:
         name = _("{count} others").format(count=len(rest))
-        yield _line(None, name, sum(size for size, _account in rest), ledger)
-
-
-def _line(account: MemoryAccount | None, name: str, size: int, ledger: ByteLedger) -> MemoryLine:
-    return MemoryLine(
-        of=account,
-        name=name,
-        size=format_memory(size),
-        share=share(size, ledger.reserved_bytes),
-        percent=round(100 * size / max(ledger.reserved_bytes, 1), 2),
+        parts.append((COLOURS[MemoryAccount.UNKNOWN], name, sum(size for size, _account in rest)))
+    bars, before = [], 0
+    whole = max(peak.reserved_bytes, 1)
+    for colour, name, size in parts:
+        bars.append(
+            StackedPart(
+                code=colour,
+                colour=colour,
+                name=name,
+                amount=format_memory(size),
+                share=share(size, peak.reserved_bytes),
+                start=before / whole,
+                end=(before + size) / whole,
+            )
+        )
+        before += size
+    return StackedBars(
+        title=_title(device, several=several),
+        bars=tuple(bars),
+        total_name=_("= reserved"),
+        total=format_memory(peak.reserved_bytes),
     )
 
 

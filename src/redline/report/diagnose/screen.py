@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from redline.findings.finding import Findings
 from redline.findings.verdict import WORTHWHILE
 from redline.job.read_failures import Failure
-from redline.ledger.accounts import COMPUTE, Account
+from redline.ledger.accounts import COMMUNICATION, COMPUTE, IDLE, Account
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.evidence import IdleSite, kernel_shares, largest_transfer, largest_wait, places_of
 from redline.ledger.job.first_screen import Outline, WaterfallBar
@@ -21,8 +21,9 @@ from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.finding_messages import second_cause, sentence, verdict_sentence
 from redline.report.diagnose.findings_screen import Card, cards_of
 from redline.report.diagnose.tables import shapes_or_kernel
+from redline.report.display import Style
 from redline.report.document import StackedBars, StackedPart
-from redline.report.language import _, sentences
+from redline.report.language import _, sentence_of, sentences
 from redline.report.redaction.redactor import redacted_text
 from redline.report.serving.serving_tables import verdict_text
 from redline.report.text_parts import clipped, percent
@@ -36,6 +37,12 @@ _OF_SHORT_KERNELS = (Account.HOST, Account.KERNEL_LOSS, Account.QUEUE)
 
 
 _FAINT = 0.0005  # of the step: less has no bar of its own
+_BAR_STYLES = {
+    **dict.fromkeys(Account, Style.LOST),
+    **dict.fromkeys((Account.MATH, Account.MEMORY), Style.COMPUTE),
+    **dict.fromkeys(COMMUNICATION, Style.TRAFFIC),
+    **dict.fromkeys(IDLE, Style.IDLE),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +140,7 @@ def _waterfall(diagnosis: Diagnosis, outline: Outline, amount: Callable[[float],
                 start=bar.before_ns / step_ns,
                 end=(bar.before_ns + bar.time_ns) / step_ns,
                 colour=account_messages.colour(bar.account),
+                style=_BAR_STYLES[bar.account],
             )
             for bar in outline.waterfall
             if bar.share >= _FAINT
@@ -239,7 +247,7 @@ def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[WaterfallB
     largest = outline.largest[:MOST_LOSSES]
     brief = next((bar.account for bar in largest if bar.account in _OF_SHORT_KERNELS), None)  # said once, at the first
     for bar in largest:
-        meaning = _("{meaning}.").format(meaning=account_messages.meaning(bar.account, on_cpu=on_cpu))
+        meaning = sentence_of(account_messages.meaning(bar.account, on_cpu=on_cpu))
         said = [meaning, _evidence(diagnosis, outline, bar.account)]
         if bar.account == brief and not on_cpu:
             facts = [rank.facts for rank in diagnosis.ranks]
@@ -250,8 +258,6 @@ def _losses(diagnosis: Diagnosis, outline: Outline) -> Iterator[tuple[WaterfallB
 def _evidence(diagnosis: Diagnosis, outline: Outline, account: Account) -> str:
     if account in HOST_ACCOUNTS:
         return loss_messages.where_the_host_was(places_of(diagnosis, account))
-    if account == Account.UNRATED:
-        return sentences([_kernels(diagnosis, account), loss_messages.why_unrated(outline.unseen)])
     if account in COMPUTE:
         return _kernels(diagnosis, account)
     if account == Account.TRANSFER:

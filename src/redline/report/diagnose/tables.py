@@ -159,21 +159,14 @@ def _rate(amount: float, unit: float, row: KernelRow) -> str:
 
 
 def kernels(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
-    rows, cut = _first(diagnosis.kernels, verbose), _cut(diagnosis, "kernel_rows")
+    rows = _first(diagnosis.kernels, verbose)
     notes = (
         _rows_left(len(diagnosis.kernels) - len(rows)),
         _("all ranks, whole window; share: of the time of all compute kernels"),
         _("above roof: from cache, or a wrong shape or peak; no share is given")
         if any(row.regime == "above roof" for row in rows)
         else "",
-        _some(
-            cut,
-            ngettext(
-                "{count:,} row of kernels did not fit into the digests and is summed up under others",
-                "{count:,} rows of kernels did not fit into the digests and are summed up under others",
-                cut,
-            ),
-        ),
+        _rows_cut(diagnosis, "kernel_rows"),
     )
     columns = kernel_columns(sum(rank.facts.kernel_ns for rank in diagnosis.ranks))
     return _table(_("kernels"), columns, rows, notes, empty=_("no compute in the traces"))
@@ -432,18 +425,11 @@ def host_columns(total_ns: int = 0) -> Columns:
 
 
 def host(diagnosis: Diagnosis, *, verbose: bool) -> ReportTable:
-    rows, cut = _first(diagnosis.doing, verbose), _cut(diagnosis, "doing_rows")
+    rows = _first(diagnosis.doing, verbose)
     notes = (
         _rows_left(len(diagnosis.doing) - len(rows)),
         _("what the host did while the device waited for it: over all ranks and the whole window"),
-        _some(
-            cut,
-            ngettext(
-                "{count:,} row of host activity did not fit into the digests and is summed up under others",
-                "{count:,} rows of host activity did not fit into the digests and are summed up under others",
-                cut,
-            ),
-        ),
+        _rows_cut(diagnosis, "doing_rows"),
     )
     columns = host_columns(sum(rank.ledger.of(account) for rank in diagnosis.ranks for account in HOST_ACCOUNTS))
     nothing = _("the device never waited for the host, or the host was not recorded")
@@ -514,9 +500,14 @@ def _first(rows: Sequence[Row], verbose: bool) -> Sequence[Row]:
     return rows if verbose else rows[:MOST_ROWS]
 
 
-def _cut(diagnosis: Diagnosis, what: str) -> int:
-    """How much of something did not fit into the digests."""
-    return sum(rank.left_out.get(what, 0) for rank in diagnosis.ranks)
+def _rows_cut(diagnosis: Diagnosis, what: str) -> str:
+    cut = sum(rank.left_out.get(what, 0) for rank in diagnosis.ranks)
+    text = ngettext(
+        "{count:,} row did not fit into the digests and is summed up under others",
+        "{count:,} rows did not fit into the digests and are summed up under others",
+        cut,
+    )
+    return _some(cut, text)
 
 
 def _rows_left(count: int) -> str:

@@ -14,7 +14,7 @@ def unseen(remark: Remark, ranks: int, *, said_above: bool = False) -> str:
     """One plain sentence, for a job of so many ranks; without reasons where the line of the MFU has said them."""
     if said_above and remark.what == Unseen.NO_PEAK:
         return _("no peaks, so no kernel can be rated: see MFU")
-    return _on_ranks(_SENTENCE[remark.what](remark), remark, ranks)
+    return _on_ranks(_sentence(remark), remark, ranks)
 
 
 def unread(message: str) -> str:
@@ -58,179 +58,92 @@ def _on_ranks(text: str, remark: Remark, ranks: int) -> str:
 
 # --- one sentence each ------------------------------------------------------------------------------------------------
 
-
-def _synthetic(remark: Remark) -> str:
-    text = _("the traces are synthetic (made by {name}), not measured")
-    return text.format(name=clipped(remark.detail, 40))
-
-
-def _predicted(remark: Remark) -> str:
-    text = _("nothing was measured: the step is {name}, and only one rank per stage is drawn")
-    return text.format(name=clipped(remark.detail, 40))
-
-
-def _altered(remark: Remark) -> str:
-    text = _("not measured: the timelines are altered by {changes}, and nothing says that a change would do just that")
-    return text.format(changes=clipped(remark.detail, 200))
-
-
-def _no_peak(remark: Remark) -> str:
-    return _("no peaks, so no kernel can be rated: {why}").format(why=why_no_peak(remark))
-
-
-def _no_dtype_peak(remark: Remark) -> str:
-    return _("no known peak for {types} on this machine: those kernels are unrated").format(types=remark.detail)
-
-
-def _unusable_figures(remark: Remark) -> str:
-    return _("in the profile, {what}").format(what=unused(remark.detail))
-
-
-def _unknown_work(remark: Remark) -> str:
-    text = _("FLOPs unknown for {share} of the kernel time: unrated, not guessed")
-    if remark.detail:
-        text = _("FLOPs unknown for {share} of the kernel time (no shapes recorded): unrated, not guessed")
-    return text.format(share=percent(remark.share))
-
-
-def _above_roof(remark: Remark) -> str:
-    return ngettext(
+_SENTENCE: Mapping[Unseen, str] = {
+    Unseen.SYNTHETIC: marked("the traces are synthetic (made by {name}), not measured"),
+    Unseen.PREDICTED: marked("nothing was measured: the step is {name}, and only one rank per stage is drawn"),
+    Unseen.ALTERED: marked(
+        "not measured: the timelines are altered by {changes}, and nothing says that a change would do just that"
+    ),
+    Unseen.NO_PEAK: marked("no peaks, so no kernel can be rated: {why}"),
+    Unseen.NO_DTYPE_PEAK: marked("no known peak for {detail} on this machine: those kernels are unrated"),
+    Unseen.UNUSABLE_FIGURES: marked("in the profile, {what}"),
+    Unseen.UNKNOWN_WORK: marked("FLOPs unknown for {share} of the kernel time: unrated, not guessed"),
+    Unseen.NO_HOST: marked("no launches in the trace: the cause of idle time is unknown"),
+    Unseen.NO_DEVICE: marked("no device work in the trace: the CPU is the device, and operators are its kernels"),
+    Unseen.SEVERAL_JOBS: marked("the traces are of several jobs, so averages over their ranks mean nothing"),
+    Unseen.ONE_RANK: marked(
+        "one rank only: waiting for other ranks is counted as transfer ({time} of the whole window)"
+    ),
+    Unseen.UNMATCHED: marked(
+        "{share} of the exposed communication has no partner in the traces: waiting in it is counted as transfer"
+    ),
+    Unseen.CLOCKS: marked("the clocks of the ranks disagree by {time}: sends and receives are compared by length only"),
+    Unseen.FIRST_QUEUE: marked(
+        "{time} of queue time is before the first device work: maybe work launched before recording began"
+    ),
+    Unseen.OTHER: marked("{time} idle ({share}) is not explained by anything recorded"),
+    Unseen.NO_STACKS: marked("no Python stacks: host time has no call site; profile with with_stack=True"),
+    Unseen.NO_STEPS: marked("no steps recognised: everything counts as one step; mark steps with --step-regex"),
+    Unseen.OUTSIDE_STEPS: marked("{time} ({share} of the window) is outside the steps, so not in these accounts"),
+    Unseen.POLLING: marked("{time} before or after the job's own work (threads that only poll) is not in the window"),
+    Unseen.DOUBLE_RANKS: marked("more than one trace claims rank {detail}: are they of different jobs?"),
+}
+_COUNTED: Mapping[Unseen, Callable[[int], str]] = {
+    Unseen.ABOVE_ROOF: lambda count: ngettext(
         "{count:,} call faster than the roof: from cache, or a wrong shape or peak; counted as at the roof",
         "{count:,} calls faster than the roof: from cache, or a wrong shape or peak; counted as at the roof",
-        remark.count,
-    ).format(count=remark.count)
-
-
-def _no_device_work(remark: Remark) -> str:
-    return ngettext(
+        count,
+    ),
+    Unseen.NO_DEVICE_WORK: lambda count: ngettext(
         "{count:,} launch but no device work: cut off, or recorded without the device",
         "{count:,} launches but no device work: cut off, or recorded without the device",
-        remark.count,
-    ).format(count=remark.count)
-
-
-def _unknown_device(remark: Remark) -> str:
-    return ngettext(
+        count,
+    ),
+    Unseen.UNKNOWN_DEVICE: lambda count: ngettext(
         "{count:,} span of a category that Redline does not know may be a device's work; `redline inspect` lists it",
         "{count:,} spans of categories that Redline does not know may be a device's work; `redline inspect` lists them",
-        remark.count,
-    ).format(count=remark.count)
-
-
-def _one_rank(remark: Remark) -> str:
-    text = _("one rank only: waiting for other ranks is counted as transfer ({time} of the whole window)")
-    if remark.count > 1:
-        text = _(
-            "one rank of {world:,} only: waiting for other ranks is counted as transfer ({time} of the whole window)"
-        )
-    return text.format(world=remark.count, time=format_ns(remark.time_ns))
-
-
-def _unmatched(remark: Remark) -> str:
-    return _(
-        "{share} of the exposed communication has no partner in the traces: waiting in it is counted as transfer"
-    ).format(share=percent(remark.share))
-
-
-def _clocks(remark: Remark) -> str:
-    return _("the clocks of the ranks disagree by {time}: sends and receives are compared by length only").format(
-        time=format_ns(remark.time_ns)
-    )
-
-
-def _no_launch(remark: Remark) -> str:
-    return ngettext(
+        count,
+    ),
+    Unseen.NO_LAUNCH: lambda count: ngettext(
         "{count:,} piece of device work without a launch ({time}): operator unknown",
         "{count:,} pieces of device work without a launch ({time}): operator unknown",
-        remark.count,
-    ).format(count=remark.count, time=format_ns(remark.time_ns))
-
-
-def _lost_work(remark: Remark) -> str:
-    return ngettext(
+        count,
+    ),
+    Unseen.LOST_WORK: lambda count: ngettext(
         "{count:,} launch without device work: the trace lost some",
         "{count:,} launches without device work: the trace lost some",
-        remark.count,
-    ).format(count=remark.count)
-
-
-def _first_queue(remark: Remark) -> str:
-    text = _("{time} of queue time is before the first device work: maybe work launched before recording began")
-    return text.format(time=format_ns(remark.time_ns))
-
-
-def _other(remark: Remark) -> str:
-    text = _("{time} idle ({share}) is not explained by anything recorded")
-    return text.format(time=format_ns(remark.time_ns), share=percent(remark.share))
-
-
-def _outside_steps(remark: Remark) -> str:
-    text = _("{time} ({share} of the window) is outside the steps, so not in these accounts")
-    return text.format(time=format_ns(remark.time_ns), share=percent(remark.share))
-
-
-def _polling(remark: Remark) -> str:
-    text = _("{time} before or after the job's own work (threads that only poll) is not in the window")
-    return text.format(time=format_ns(remark.time_ns))
-
-
-def _dropped(remark: Remark) -> str:
-    return ngettext(
+        count,
+    ),
+    Unseen.DROPPED: lambda count: ngettext(
         "{count:,} event dropped while reading: `redline inspect` says why",
         "{count:,} events dropped while reading: `redline inspect` says why",
-        remark.count,
-    ).format(count=remark.count)
-
-
-def _missing_ranks(remark: Remark) -> str:
-    return ngettext(
-        "{count:,} rank without a trace ({ranks}): waiting for it is counted as transfer",
-        "{count:,} ranks without a trace ({ranks}): waiting for them is counted as transfer",
-        remark.count,
-    ).format(count=remark.count, ranks=remark.detail)
-
-
-def _left_out(remark: Remark) -> str:
-    return ngettext(
+        count,
+    ),
+    Unseen.MISSING_RANKS: lambda count: ngettext(
+        "{count:,} rank without a trace ({detail}): waiting for it is counted as transfer",
+        "{count:,} ranks without a trace ({detail}): waiting for them is counted as transfer",
+        count,
+    ),
+    Unseen.LEFT_OUT: lambda count: ngettext(
         "{count:,} exchange did not fit into the digests: waiting in it is counted as transfer",
         "{count:,} exchanges did not fit into the digests: waiting in them is counted as transfer",
-        remark.count,
-    ).format(count=remark.count)
-
-
-_SENTENCE: Mapping[Unseen, Callable[[Remark], str]] = {
-    Unseen.SYNTHETIC: _synthetic,
-    Unseen.PREDICTED: _predicted,
-    Unseen.ALTERED: _altered,
-    Unseen.NO_PEAK: _no_peak,
-    Unseen.NO_DTYPE_PEAK: _no_dtype_peak,
-    Unseen.UNUSABLE_FIGURES: _unusable_figures,
-    Unseen.UNKNOWN_WORK: _unknown_work,
-    Unseen.ABOVE_ROOF: _above_roof,
-    Unseen.NO_HOST: lambda remark: _("no launches in the trace: the cause of idle time is unknown"),
-    Unseen.NO_DEVICE: lambda remark: _(
-        "no device work in the trace: the CPU is the device, and operators are its kernels"
+        count,
     ),
-    Unseen.NO_DEVICE_WORK: _no_device_work,
-    Unseen.UNKNOWN_DEVICE: _unknown_device,
-    Unseen.SEVERAL_JOBS: lambda remark: _("the traces are of several jobs, so averages over their ranks mean nothing"),
-    Unseen.ONE_RANK: _one_rank,
-    Unseen.UNMATCHED: _unmatched,
-    Unseen.CLOCKS: _clocks,
-    Unseen.NO_LAUNCH: _no_launch,
-    Unseen.LOST_WORK: _lost_work,
-    Unseen.FIRST_QUEUE: _first_queue,
-    Unseen.OTHER: _other,
-    Unseen.NO_STACKS: lambda remark: _("no Python stacks: host time has no call site; profile with with_stack=True"),
-    Unseen.NO_STEPS: lambda remark: _(
-        "no steps recognised: everything counts as one step; mark steps with --step-regex"
-    ),
-    Unseen.OUTSIDE_STEPS: _outside_steps,
-    Unseen.POLLING: _polling,
-    Unseen.DROPPED: _dropped,
-    Unseen.MISSING_RANKS: _missing_ranks,
-    Unseen.DOUBLE_RANKS: lambda remark: _("more than one trace claims rank {rank}: are they of different jobs?").format(
-        rank=remark.detail
-    ),
-    Unseen.LEFT_OUT: _left_out,
 }
+
+
+def _sentence(remark: Remark) -> str:
+    kind, detail = remark.what, remark.detail
+    text = _COUNTED[kind](remark.count) if kind in _COUNTED else _(_SENTENCE[kind])
+    if kind == Unseen.UNKNOWN_WORK and detail:
+        text = _("FLOPs unknown for {share} of the kernel time (no shapes recorded): unrated, not guessed")
+    return text.format(
+        count=remark.count,
+        time=format_ns(remark.time_ns),
+        share=percent(remark.share),
+        detail=detail,
+        name=clipped(detail, 40),
+        changes=clipped(detail, 200),
+        why=why_no_peak(remark),
+        what=unused(detail),
+    )

@@ -18,9 +18,11 @@ from redline.report.document import Chart, PageDocument, ReportTable, TemplateDr
 from redline.report.html.policy import embedded_json, policy_of, script_of, shown
 from redline.report.html.tables import sorted_table, table_text
 from redline.report.language import _, spoken
+from redline.report.markdown import capitalised
 from redline.report.terminal import glued, visible_lines
 
 _FOLDER = Path(__file__).parent
+_SIGN = re.compile(r"(?<=\w)([._#/])(?=[^\W\d])")  # between words of a name
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
@@ -83,7 +85,14 @@ def template(name: str) -> Template:
     )
     environment.filters["glued"] = glued
     environment.filters["coded"] = coded
+    environment.filters["breakable"] = breakable
+    environment.globals["capitalised"] = capitalised
     return environment.get_template(name)
+
+
+def breakable(text: str) -> Markup:
+    """A name may break after the signs in it, and not inside of a word."""
+    return Markup(_SIGN.sub(r"\1<wbr>", str(escape(visible_lines(glued(text))))))  # escaped before
 
 
 def coded(text: str) -> Markup:

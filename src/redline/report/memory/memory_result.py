@@ -1,7 +1,7 @@
 """What `memory` returns, as text, Markdown, a page, and JSON; docs/reference/memory.md describes every field."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from redline.job.read_failures import Failure
@@ -11,7 +11,7 @@ from redline.ledger.memory.causes import MemoryCause, causes_of_fullest, fullest
 from redline.ledger.memory.device_memory import DeviceMemory
 from redline.ledger.memory.out_of_memory import OutOfMemory
 from redline.ledger.memory.plan_comparison import ComparedBytes, PlanComparison, PlannedMemory, compare_plan
-from redline.report.data import enveloped, picked, plain
+from redline.report.data import code, enveloped, picked, plain
 from redline.report.display import Style
 from redline.report.document import (
     Document,
@@ -301,57 +301,43 @@ def _devices_table(result: MemoryResult) -> ReportTable:
 
 def _device(result: MemoryResult, device: DeviceMemory) -> dict[str, Any]:
     return {
-        "file": device.file,
-        "device": device.device,
-        "events": device.events,
-        "span_us": device.span_us,
-        "history_is_whole": device.history_is_whole,
-        "contradictions": device.contradictions,
+        **picked(device, "file device events span_us history_is_whole contradictions"),
         "problems": [{"reason": problem.reason.code, "count": problem.count} for problem in device.problems],
         "peak": _ledger(device.peak),
         "out_of_memory": None if device.failure is None else _failure(device.failure),
         "outside_bytes": result.outside_bytes(device),
         "rank": device.rank,
-        "steps": [asdict(step) for step in device.steps],
-        "growth": [{**asdict(growth), "account": code(str(growth.account))} for growth in device.growth],
+        "steps": plain(device.steps),
+        "growth": [{**plain(growth), "account": code(growth.account)} for growth in device.growth],
         "activations_by_module": [{"module": module, "size_bytes": size} for module, size in device.modules],
         "missed_events": device.missed,
         "course": {
             "at_ns": list(device.course.at_ns),
             "has_times": device.course.has_times,
-            "accounts": {code(str(account)): list(values) for account, values in device.course.accounts.items()},
+            "accounts": {code(account): list(values) for account, values in device.course.accounts.items()},
         },
     }
 
 
 def _ledger(ledger: ByteLedger) -> dict[str, Any]:
     return {
-        "moment": ledger.moment,
-        "reserved_bytes": ledger.reserved_bytes,
-        "live_bytes": ledger.live_bytes,
-        "accounts": {code(str(account)): size for account, size in ledger.accounts.items()},
-        "rounding_bytes": ledger.rounding_bytes,
-        "no_stack_bytes": ledger.no_stack_bytes,
+        **picked(ledger, "moment reserved_bytes live_bytes"),
+        "accounts": {code(account): size for account, size in ledger.accounts.items()},
+        **picked(ledger, "rounding_bytes no_stack_bytes"),
         "before_history_bytes": ledger.before_bytes,
         "holes_bytes": list(ledger.holes[:_MOST_HOLDERS]),
-        "holders": [
-            {**asdict(holder), "account": code(str(holder.account))} for holder in ledger.holders[:_MOST_HOLDERS]
-        ],
+        "holders": [{**plain(holder), "account": code(holder.account)} for holder in ledger.holders[:_MOST_HOLDERS]],
     }
 
 
 def _failure(failure: OutOfMemory) -> dict[str, Any]:
     return {
-        "asked_bytes": failure.asked_bytes,
-        "needed_bytes": failure.needed_bytes,
-        "driver_free_bytes": failure.driver_free_bytes,
-        "short_bytes": failure.short_bytes,
-        "site": failure.site,
-        "account": code(str(failure.account)),
-        "logits": None if failure.shape is None else asdict(failure.shape),
+        **picked(failure, "asked_bytes needed_bytes driver_free_bytes short_bytes site"),
+        "account": code(failure.account),
+        "logits": plain(failure.shape),
         "free_in_pages_bytes": failure.in_pieces_bytes,
         "expandable_segments": failure.has_expandable,
-        "changes": [{**asdict(change), "change": code(str(change.change))} for change in failure.changes],
+        "changes": [{**plain(change), "change": code(change.change)} for change in failure.changes],
         "ledger": _ledger(failure.ledger),
     }
 
@@ -364,23 +350,14 @@ def _planned(comparison: PlanComparison) -> dict[str, Any]:
         "outside_of_torch": comparison.outside,
     }
     return {
-        "file": plan.file,
-        "model": plan.model,
-        "machine": plan.machine,
-        "dtype": plan.dtype,
-        "devices": plan.devices,
+        **picked(plan, "file model machine dtype devices"),
         "compared_file": comparison.device.file,
         "compared_device": comparison.device.device,
         "compared_rank": comparison.device.rank,
-        "accounts": {code(str(account)): _compared(amount) for account, amount in comparison.accounts.items()},
+        "accounts": {code(account): _compared(amount) for account, amount in comparison.accounts.items()},
         **{name: _compared(amount) for name, amount in further.items()},
     }
 
 
 def _compared(amount: ComparedBytes) -> dict[str, Any]:
     return picked(amount, "predicted_bytes measured_bytes difference_bytes difference_share")
-
-
-def code(words: str) -> str:
-    """As a name that programs like: logits_and_loss."""
-    return words.replace(",", "").replace(" ", "_")

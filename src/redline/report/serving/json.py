@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from redline.report.data import code
 from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, STEP_ACCOUNT_NAMES
 from redline.report.serving.cause_messages import cause_text
 from redline.serving.diagnose_serving import ServingDiagnosis
@@ -16,31 +17,25 @@ def record_of(serving: ServingDiagnosis) -> dict[str, Any]:
     return {
         "engine": serving.engine,
         "settings": dict(serving.settings),
-        "steps": {**steps, "accounts_ns": {_code(STEP_ACCOUNT_NAMES[one]): amounts[one] for one in StepAccount}},
+        "steps": {**steps, "accounts_ns": {code(STEP_ACCOUNT_NAMES[one]): amounts[one] for one in StepAccount}},
         "requests": serving.requests,
         "left_out": serving.left_out,
         "new_tokens": serving.new_tokens,
         "preempted": serving.preempted,
         "latencies": [
             {
-                "latency": _code(str(split.latency)),
+                "latency": code(split.latency),
                 "percentile": split.percentile,
                 "value_ns": split.value_ns,
                 "requests": split.requests,
-                "waited_for_ns": {_code(REQUEST_ACCOUNT_NAMES[one]): split.amounts_ns[one] for one in RequestAccount},
+                "waited_for_ns": {code(REQUEST_ACCOUNT_NAMES[one]): split.amounts_ns[one] for one in RequestAccount},
             }
             for split in serving.splits
         ],
         "causes": [
-            {**asdict(cause), "latency": _code(str(cause.latency)), **asdict(cause_text(cause))}
-            for cause in serving.causes
+            {**asdict(cause), "latency": code(cause.latency), **asdict(cause_text(cause))} for cause in serving.causes
         ],
         "metrics": [asdict(check) for check in serving.metrics],
         "dropped_lines": serving.dropped_lines,
         "engines": serving.engines,
     }
-
-
-def _code(words: str) -> str:
-    """As a name that programs like: others_prefill."""
-    return words.lower().replace("'", "").replace(",", "").replace(" ", "_")

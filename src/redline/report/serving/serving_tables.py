@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from redline.report.display import columns
-from redline.report.document import ReportTable
+from redline.report.document import Block, Entries, Entry, LabelledLines, Paragraph, ReportTable
 from redline.report.language import _, sentences
 from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, STEP_ACCOUNT_NAMES, latency_name
 from redline.report.serving.cause_messages import cause_text, share_text
-from redline.report.terminal import labelled, table, wrapped
 from redline.report.text_parts import percent
 from redline.serving.diagnose_serving import ServingDiagnosis
 from redline.serving.request_ledger import PERCENTILES, SLOWEST, Latency, LatencySplit, RequestAccount, slowest
@@ -16,8 +14,6 @@ from redline.units import format_ns
 
 _MOST_ACCOUNTS = 4  # of a latency
 _FAINT = 0.005
-_LABEL_WIDTH = 10
-_INDENT = "     "
 
 
 def latency_table(serving: ServingDiagnosis) -> ReportTable:
@@ -120,23 +116,18 @@ def requests_line(serving: ServingDiagnosis) -> str:
     return "; ".join([line, *beside])
 
 
-# --- for a terminal ---------------------------------------------------------------------------------------------------
-
-
-def text_blocks(serving: ServingDiagnosis) -> list[list[str]]:
-    shown = latency_table(serving)
-    latencies = [shown.title, *(f"  {line}".rstrip() for line in table(shown.head, shown.rows))]
-    lines = {_("engine"): engine_line(serving), _("metrics"): metrics_line(serving)}
-    told = [line for label, text in lines.items() if text for line in labelled(label, text, _LABEL_WIDTH)]
-    return [[*latencies, *told], list(_causes(serving))]
-
-
-def _causes(serving: ServingDiagnosis) -> Iterator[str]:
-    if not serving.causes:
-        yield _("No rule names a cause for what requests wait for.")
+def request_blocks(serving: ServingDiagnosis | None) -> Iterator[Block | tuple[Block, ...]]:
+    """How long requests take, and why; nothing where there was no engine."""
+    if serving is None:
         return
-    yield _("why requests wait, what costs the slowest most first")
-    for number, (title, evidence, fix) in enumerate(cause_lines(serving), start=1):
-        yield from wrapped(f"{title}.", columns(), f"  {number}. ", _INDENT)
-        yield from wrapped(evidence, columns(), _INDENT, _INDENT)
-        yield from wrapped(_("Fix: {fix}").format(fix=fix), columns(), _INDENT, _INDENT)
+    lines = ((_("engine"), engine_line(serving)), (_("metrics"), metrics_line(serving)))
+    yield latency_table(serving), LabelledLines(lines=lines)
+    if not serving.causes:
+        yield Paragraph(text=_("No rule names a cause for what requests wait for."))
+    yield Entries(
+        title=_("why requests wait, what costs the slowest most first"),
+        entries=tuple(
+            Entry(head=f"{title}.", lines=(evidence,), fix=_("Fix: {fix}").format(fix=fix))
+            for title, evidence, fix in cause_lines(serving)
+        ),
+    )

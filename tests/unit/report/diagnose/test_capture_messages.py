@@ -11,12 +11,9 @@ from redline.capture.captured import Absent, Captured, captured, captured_of
 from redline.capture.run_record import NAME, read_record, to_json
 from redline.errors import InputError
 from redline.report.diagnose import json as diagnose_json
-from redline.report.diagnose import md as diagnose_md
-from redline.report.diagnose import text as diagnose_text
 from redline.report.diagnose.capture_messages import remarks, window_line
 from redline.report.diagnose.diagnose_result import DiagnoseResult
 from redline.report.diagnose.screen import screen_of
-from redline.report.html.diagnose import page
 from redline.report.language import speaking
 from redline.verbs.diagnose import diagnose
 from tests.support.run_records import MS, rank, run, window
@@ -194,14 +191,14 @@ def test_what_was_written_is_read_again(folder: Path) -> None:
 
 def test_every_format_says_it(found: DiagnoseResult) -> None:
     lost = "no trace of rank 2: killed before it was written"
-    text = " ".join(diagnose_text.render(found).split())
+    text = " ".join(found.rendered("text").split())
     assert "captured window 1 of 1: steps 10-12 of 1,000 in the run" in text
     assert SLOWED in text
     assert lost in text
-    markdown = diagnose_md.render(found)
-    assert "| captured | window 1 of 1: steps 10-12 of 1,000 in the run |" in markdown
+    markdown = found.rendered("md")
+    assert "- captured: window 1 of 1: steps 10-12 of 1,000 in the run" in markdown
     assert f"- {SLOWED}" in markdown
-    html = page.render(found)
+    html = found.rendered("html")
     assert "steps 10-12" in html
     assert "of 1,000; window 1 of 1" in html
     assert lost in html.replace("\u00a0", " ")

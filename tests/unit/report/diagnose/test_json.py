@@ -11,6 +11,7 @@ import pytest
 from redline.artifacts import check_envelope
 from redline.job.read_failures import Failure
 from redline.ledger.accounts import ACCOUNTS
+from redline.report.data import code
 from redline.report.diagnose import json as diagnose_json
 from redline.report.language import speaking
 from redline.verbs.diagnose import diagnose
@@ -194,7 +195,7 @@ def test_accounts_add_up_to_the_nanosecond(record: dict[str, Any]) -> None:
 
 
 def test_the_waterfall_has_every_account_in_order(record: dict[str, Any]) -> None:
-    assert [bar["account"] for bar in record["waterfall"]] == [diagnose_json.code(one) for one in ACCOUNTS]
+    assert [bar["account"] for bar in record["waterfall"]] == [code(one) for one in ACCOUNTS]
     assert sum(bar["share"] for bar in record["waterfall"]) == pytest.approx(1)
     assert record["largest"][0] in ACCOUNT_NAMES
 

@@ -10,6 +10,7 @@ from redline.plan.train.search.plan import TrainingPlan
 from redline.plan.train.workload import Transformer
 from redline.report import notebook
 from redline.report.language import speaking
+from redline.report.plan.train.tables import COLOURS
 from redline.report.plan.train.training_messages import HOLDERS, PARTS
 from redline.verbs.plan_results import PlannedServing, PlannedTraining, ShownPlan, ValidatedPlans
 from tests.support.made_plans import job, llama, nothing_fits, plan, serving_plan, validation
@@ -74,7 +75,7 @@ def test_it_says_the_first_things_without_script(text: str, parts: tuple[str, ..
 
 
 def test_every_part_of_a_step_and_of_memory_has_a_colour() -> None:
-    assert {name.rpartition("_")[0] for name in (*PARTS, *HOLDERS)} <= set(notebook._COLOURS)
+    assert {COLOURS[name.rpartition("_")[0]] for name in (*PARTS, *HOLDERS)} <= set(notebook._COLOURS)
 
 
 def test_names_are_text_and_nothing_else() -> None:

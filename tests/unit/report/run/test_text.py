@@ -11,10 +11,19 @@ from redline.capture.run_record import DigestsRecord, RunRecord
 from redline.capture.supervisor.stall import Stall, Standing
 from redline.report.display import PLAIN_COLUMNS, Display, displaying
 from redline.report.language import speaking
-from redline.report.run.run_messages import TOLD
-from redline.report.run.text import MOST_LINES, render, render_stall
-from redline.report.terminal import width_of
+from redline.report.run.run_notes import TOLD
+from redline.report.run.run_summary import MOST_LINES, document_of_run, shown_path
+from redline.report.run.stall import document_of_stall
+from redline.report.terminal import text_of, width_of
 from tests.support.run_records import MS, rank, run, window
+
+
+def render(record: RunRecord, folder: Path | None) -> str:
+    return text_of(document_of_run(record, folder))
+
+
+def render_stall(stall: Stall, path: Path | None) -> str:
+    return text_of(document_of_stall(stall, "" if path is None else shown_path(path)))
 
 
 def shown(record: RunRecord, folder: Path | None = Path("runs/a")) -> list[str]:
@@ -243,7 +252,7 @@ def test_in_chinese() -> None:
 def test_what_processes_note_is_known_here_and_in_the_reference() -> None:
     root = Path(__file__).parents[4]
     source = "".join(path.read_text() for path in (root / "src" / "redline" / "capture" / "worker").rglob("*.py"))
-    codes = set(re.findall(r'notes\.add\(\s*"([\w-]+)"', source))
+    codes = set(re.findall(r'(?:notes\.add\(\s*|self\.add\((?="no-))"([\w-]+)"', source))
     page = (root / "docs" / "reference" / "run.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith("| `ranks[].notes[].code`")]
     assert set(re.findall(r"`([\w-]+)`", row.split("|")[2])) == codes

@@ -95,14 +95,10 @@ DEFINITIONS: Sequence[tuple[str, str]] = (
 )
 
 
-def definitions() -> list[tuple[str, str]]:
+def definitions() -> tuple[tuple[str, str], ...]:
     """Terms and what they mean, in the language that is spoken now."""
-    return [(_(term), _(text)) for term, text in DEFINITIONS]
+    return tuple((_(term), _(text)) for term, text in DEFINITIONS)
 
 
-def account_definitions(*, on_cpu: bool) -> list[tuple[str, str, str]]:
-    """Code, name and meaning of every account."""
-    return [
-        (account_messages.colour(account), account_messages.name(account), meaning(account, on_cpu=on_cpu))
-        for account in ACCOUNTS
-    ]
+def account_definitions(*, on_cpu: bool) -> tuple[tuple[str, str], ...]:
+    return tuple((account_messages.name(account), meaning(account, on_cpu=on_cpu)) for account in ACCOUNTS)

@@ -13,6 +13,7 @@ from redline.ledger.rank.digest import Digest
 from redline.report.diagnose.capture_messages import span
 from redline.report.diagnose.diagnosed_job import DiagnosedJob
 from redline.report.diagnose.fact_messages import anchor_text, mfu_line, no_mfu_line, sibling_of
+from redline.report.diagnose.unseen_messages import more_unread
 from redline.report.document import Fact, ReportTable
 from redline.report.language import _, listed
 from redline.report.text_parts import clipped, percent
@@ -159,4 +160,4 @@ def failure_text(failures: Sequence[Failure]) -> list[str]:
     """Files that could not be read."""
     shown = [clipped(failure.message.replace("\n", " "), 300) for failure in failures[:_MOST_FAILURES]]
     more = len(failures) - len(shown)
-    return [*shown, _("{count:,} more files").format(count=more)] if more > 0 else shown
+    return [*shown, more_unread(more)] if more > 0 else shown

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -30,54 +30,37 @@ _LABEL_LIMIT = 34
 _LEAST_SHARE = 0.0005  # of the step: less has no row in the heat map
 
 
-@dataclass(frozen=True, kw_only=True)
-class StackedSeries:
-    """One account through all bars or columns."""
-
-    code: str
-    name: str
-    values: list[float]
-
-
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepsFigure:
-    """Steps as stacked bars, the average of the ranks."""
+def steps_figure(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Steps as stacked bars, the average of the ranks, with the longest of any rank where there are several.
 
-    unit: str
-    labels: list[str]  # of the bars: the number of a step, or of the first and last where a bar is several
-    names: list[str]  # of the steps in the trace
-    stacks: list[StackedSeries]
-    longest: list[float]  # of any rank; empty where there is one rank
-    steps_per_bar: int
-
-
-def steps_figure(diagnosis: Diagnosis) -> StepsFigure:
+    A bar may be several steps, and has their names.
+    """
     rows = step_rows(diagnosis)
     per_bar = -(-len(rows) // MOST_BARS) or 1
     groups = [rows[first : first + per_bar] for first in range(0, len(rows), per_bar)]
     amounts = np.array([_average(group) for group in groups])
     unit, unit_ns = time_unit(max((max(row.longest_ns for row in group) for group in groups), default=0))
-    return StepsFigure(
-        unit=unit,
-        labels=[_span(group[0].number, group[-1].number) for group in groups],
-        names=[clipped(group[0].label, _NAME_LIMIT) for group in groups],
-        stacks=[
-            StackedSeries(
-                code=account_messages.colour(account),
-                name=account_messages.name(account),
-                values=scaled(amounts[:, place(account)].tolist(), unit_ns),
-            )
+    return {
+        "unit": unit,
+        "labels": [_span(group[0].number, group[-1].number) for group in groups],
+        "names": [clipped(group[0].label, _NAME_LIMIT) for group in groups],
+        "stacks": [
+            {
+                "code": account_messages.colour(account),
+                "name": account_messages.name(account),
+                "values": scaled(amounts[:, place(account)].tolist(), unit_ns),
+            }
             for account in ACCOUNTS
             if groups and amounts[:, place(account)].any()
         ],
-        longest=scaled([max(row.longest_ns for row in group) for group in groups], unit_ns)
+        "longest": scaled([max(row.longest_ns for row in group) for group in groups], unit_ns)
         if len(diagnosis.ranks) > 1
         else [],
-        steps_per_bar=per_bar,
-    )
+        "steps_per_bar": per_bar,
+    }
 
 
 def _average(group: Sequence[StepRow]) -> list[float]:
@@ -93,21 +76,11 @@ def _span(first: int, last: int) -> str:
 # --- ranks ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class RanksFigure:
-    """Accounts by rank, in percent of the job's average step, and how long others waited for each."""
+def ranks_figure(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Accounts by rank or groups of ranks, in percent of the average step of the job and as times.
 
-    unit: str
-    labels: list[str]  # of the columns: a rank, or the first and last of several
-    percent: list[StackedSeries]
-    times: list[list[str]]  # the same as times, for [account][column]
-    caused: list[float]  # empty where nobody is known to be late
-    caused_unit: str
-    caused_texts: list[str]
-    ranks_per_column: int
-
-
-def ranks_figure(diagnosis: Diagnosis) -> RanksFigure:
+    Beside them how long others waited for each, if anybody is known to be late.
+    """
     ranks = diagnosis.ranks
     per_column = -(-len(ranks) // MOST_COLUMNS)
     columns = [range(first, min(first + per_column, len(ranks))) for first in range(0, len(ranks), per_column)]
@@ -116,23 +89,23 @@ def ranks_figure(diagnosis: Diagnosis) -> RanksFigure:
     step_ns = sum(diagnosis.per_step.values()) or 1.0
     shown = [account for account in ACCOUNTS if amounts[:, place(account)].max() >= _LEAST_SHARE * step_ns]
     caused, unit, texts = _caused(diagnosis, columns)
-    return RanksFigure(
-        unit=_("% of the average step"),
-        labels=[_span(ranks[column[0]].origin.rank, ranks[column[-1]].origin.rank) for column in columns],
-        percent=[
-            StackedSeries(
-                code=account_messages.colour(account),
-                name=account_messages.name(account),
-                values=[round(100 * value / step_ns, 2) for value in amounts[:, place(account)].tolist()],
-            )
+    return {
+        "unit": _("% of the average step"),
+        "labels": [_span(ranks[column[0]].origin.rank, ranks[column[-1]].origin.rank) for column in columns],
+        "percent": [
+            {
+                "code": account_messages.colour(account),
+                "name": account_messages.name(account),
+                "values": [round(100 * value / step_ns, 2) for value in amounts[:, place(account)].tolist()],
+            }
             for account in shown
         ],
-        times=[[format_ns(round(value)) for value in amounts[:, place(account)].tolist()] for account in shown],
-        caused=caused,
-        caused_unit=unit,
-        caused_texts=texts,
-        ranks_per_column=per_column,
-    )
+        "times": [[format_ns(round(value)) for value in amounts[:, place(account)].tolist()] for account in shown],
+        "caused": caused,
+        "caused_unit": unit,
+        "caused_texts": texts,
+        "ranks_per_column": per_column,
+    }
 
 
 def _caused(diagnosis: Diagnosis, columns: Sequence[range]) -> tuple[list[float], str, list[str]]:
@@ -154,39 +127,6 @@ def _caused(diagnosis: Diagnosis, columns: Sequence[range]) -> tuple[list[float]
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScatterPoint:
-    """One mark of a scatter chart."""
-
-    x: float
-    y: float
-    size: float  # 0 to 1, by area
-    group: str
-    text: str
-    name: str = ""  # beside it; "" where its group has one
-    hollow: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class CeilingLine:
-    """A line that no point can be above."""
-
-    name: str
-    value: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class RooflineFigure:
-    """Operators by intensity (FLOP per byte) and rate (FLOP/s)."""
-
-    points: list[ScatterPoint]
-    groups: dict[str, str]  # regime: its name
-    bytes_per_s: float
-    bandwidth: str
-    peaks: list[CeilingLine]
-    left_out: str  # which operators are not among the points; "" for none
-
-
 REGIME_CODES: dict[Regime, str] = {
     "compute": "math",
     "memory": "memory",
@@ -204,8 +144,11 @@ def regime_name(regime: Regime) -> str:
     }[regime]
 
 
-def roofline_figure(diagnosis: Diagnosis) -> RooflineFigure | None:
-    """None where no operator has both arithmetic and a roof."""
+def roofline_figure(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    """Operators by intensity (FLOP per byte) and rate (FLOP/s); None where none has both arithmetic and a roof.
+
+    Sizes are from 0 to 1, by area; groups are regimes; `left_out` says which operators are not among the points.
+    """
     rated = [row for row in diagnosis.kernels if row.known and row.roof_ns == row.roof_ns and row.time_ns]
     rows = [row for row in rated if row.flops and row.bytes][:MOST_POINTS]
     bytes_per_s = _bandwidth(rated)
@@ -215,28 +158,27 @@ def roofline_figure(diagnosis: Diagnosis) -> RooflineFigure | None:
     peaks = {
         arithmetic.dtype: arithmetic.peak_flops_per_s for rank in diagnosis.ranks for arithmetic in rank.arithmetic
     }
-    return RooflineFigure(
-        points=[
-            ScatterPoint(
-                x=float(f"{row.flops / row.bytes:.4g}"),
-                y=float(f"{row.flops / row.time_ns * 1e9:.4g}"),
-                size=round(sqrt(row.time_ns / longest_ns), 3),
-                group=REGIME_CODES[row.regime],
-                text=_kernel_text(row),
-                name=clipped(row.operator.removeprefix("aten::"), _LABEL_LIMIT),
-            )
+    return {
+        "points": [
+            {
+                "x": float(f"{row.flops / row.bytes:.4g}"),
+                "y": float(f"{row.flops / row.time_ns * 1e9:.4g}"),
+                "size": round(sqrt(row.time_ns / longest_ns), 3),
+                "group": REGIME_CODES[row.regime],
+                "text": _kernel_text(row),
+                "name": clipped(row.operator.removeprefix("aten::"), _LABEL_LIMIT),
+                "hollow": False,
+            }
             for row in rows
         ],
-        groups={REGIME_CODES[regime]: regime_name(regime) for regime in REGIME_CODES},
-        bytes_per_s=bytes_per_s,
-        bandwidth=format_rate(bytes_per_s, "B"),
-        peaks=[
-            CeilingLine(name=f"{dtype} {format_rate(peak, 'FLOP')}", value=peak)
-            for dtype, peak in peaks.items()
-            if peak
+        "groups": {REGIME_CODES[regime]: regime_name(regime) for regime in REGIME_CODES},
+        "bytes_per_s": bytes_per_s,
+        "bandwidth": format_rate(bytes_per_s, "B"),
+        "peaks": [
+            {"name": f"{dtype} {format_rate(peak, 'FLOP')}", "value": peak} for dtype, peak in peaks.items() if peak
         ],
-        left_out=_without_arithmetic(rated, len(rows)),
-    )
+        "left_out": _without_arithmetic(rated, len(rows)),
+    }
 
 
 def _bandwidth(rated: Sequence[KernelRow]) -> float:
@@ -279,19 +221,11 @@ def _without_arithmetic(rated: Sequence[KernelRow], shown: int) -> str:
 # --- collectives ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class CollectivesFigure:
-    """Collectives by size (bytes) and bus bandwidth (bytes per second)."""
+def collectives_figure(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    """Collectives by size (bytes) and bus bandwidth (bytes per second); None where none has a known size.
 
-    points: list[ScatterPoint]
-    groups: list[str]  # kinds of collectives, those with most time first
-    links: list[CeilingLine]
-    left_out: int  # rows without a known size
-    hollow: bool  # some points have waiting in their time
-
-
-def collectives_figure(diagnosis: Diagnosis) -> CollectivesFigure | None:
-    """None where no collective has a known size."""
+    Hollow points have waiting in their time; groups are kinds of collectives, those with most time first.
+    """
     rows = [row for row in diagnosis.collectives if row.bus_bytes_per_s]
     if not rows:
         return None
@@ -299,23 +233,24 @@ def collectives_figure(diagnosis: Diagnosis) -> CollectivesFigure | None:
     times: Counter[str] = Counter()
     for row in rows:
         times[row.collective] += row.residence_ns
-    return CollectivesFigure(
-        points=[
-            ScatterPoint(
-                x=float(row.payload_bytes),
-                y=float(f"{row.bus_bytes_per_s or 0:.4g}"),
-                size=round(sqrt(row.residence_ns / longest_ns), 3),
-                group=clipped(row.collective, _NAME_LIMIT),
-                text=_collective_text(row),
-                hollow=not row.matched,
-            )
+    return {
+        "points": [
+            {
+                "x": float(row.payload_bytes),
+                "y": float(f"{row.bus_bytes_per_s or 0:.4g}"),
+                "size": round(sqrt(row.residence_ns / longest_ns), 3),
+                "group": clipped(row.collective, _NAME_LIMIT),
+                "text": _collective_text(row),
+                "name": "",  # its group has one
+                "hollow": not row.matched,
+            }
             for row in rows[:MOST_POINTS]
         ],
-        groups=[clipped(kind, _NAME_LIMIT) for kind, _time in times.most_common()],
-        links=_links(diagnosis),
-        left_out=len(diagnosis.collectives) - len(rows[:MOST_POINTS]),
-        hollow=any(not row.matched for row in rows[:MOST_POINTS]),
-    )
+        "groups": [clipped(kind, _NAME_LIMIT) for kind, _time in times.most_common()],
+        "links": _links(diagnosis),
+        "left_out": len(diagnosis.collectives) - len(rows[:MOST_POINTS]),
+        "hollow": any(not row.matched for row in rows[:MOST_POINTS]),
+    }
 
 
 def _collective_text(row: CollectiveRow) -> str:
@@ -336,7 +271,7 @@ def _ranks(count: int) -> str:
     return counted_nouns.ranks(count) if count else _("an unknown number of ranks")
 
 
-def _links(diagnosis: Diagnosis) -> list[CeilingLine]:
+def _links(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     """Links of the machine, where the catalogue has it and all ranks have the same."""
     machines = {rank.facts.machine for rank in diagnosis.ranks}
     machine = catalogue.record(machines.pop()) if len(machines) == 1 else None
@@ -344,7 +279,7 @@ def _links(diagnosis: Diagnosis) -> list[CeilingLine]:
         return []
     links = ((machine.link or _("link"), machine.fabric_bytes_per_s), (_("network"), machine.nic_bytes_per_s))
     return [
-        CeilingLine(name=f"{name} {format_rate(figure.value, 'B')}", value=figure.value)
+        {"name": f"{name} {format_rate(figure.value, 'B')}", "value": figure.value}
         for name, figure in links
         if figure is not None
     ]

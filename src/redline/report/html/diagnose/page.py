@@ -1,13 +1,14 @@
 """The diagnosis of a job as one HTML file that needs nothing else: no network, no server, no other file."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
 from redline.findings.evidence import Grade
 from redline.findings.finding import Finding, Findings
 from redline.findings.pages import page_of
+from redline.findings.replayed import ReplayedJob
 from redline.ledger.job.combine import Diagnosis
 from redline.ledger.job.first_screen import Outline
 from redline.report.diagnose.diagnosed_job import DiagnosedJob
@@ -24,16 +25,27 @@ from redline.report.diagnose.finding_messages import (
     verdict_sentence,
     without_a_fix,
 )  # fmt: skip
+from redline.report.diagnose.memory_screen import MemoryPeak
+from redline.report.diagnose.replay_messages import what_if_table
 from redline.report.diagnose.screen import Screen, screen_of
 from redline.report.diagnose.tables import TABLES
+from redline.report.document import (
+    Chart,
+    Items,
+    LabelledLines,
+    PageBlock,
+    PageDocument,
+    Paragraph,
+    Section,
+    TemplateDrawing,
+    titled,
+)
 from redline.report.html.diagnose import figures
 from redline.report.html.diagnose.cards import page_cards
 from redline.report.html.diagnose.definitions import account_definitions, definitions
 from redline.report.html.diagnose.facts import dropped_text, facts_of, failure_text, sources_table
-from redline.report.html.diagnose.panels import replay_panel, request_panel
+from redline.report.html.diagnose.panels import path_panel, request_panel
 from redline.report.html.diagnose.step_view_figure import step_view_figure, step_view_texts
-from redline.report.html.frame import frame, template
-from redline.report.html.tables import SortedTable, sorted_table, table_text
 from redline.report.language import _, sentences, spoken
 from redline.report.markdown import capitalised
 from redline.report.serving.serving_tables import verdict_text
@@ -44,38 +56,182 @@ _OPEN_CARDS = 4  # the first ones are shown whole, the others as a line that ope
 _MOST_RANK_ROWS = 256
 _NAME_LIMIT = 80
 
+_Charts = Mapping[str, Any]  # by name; None for what there is nothing to draw of
 
-def render(job: DiagnosedJob, *, trace_link: str | None = None) -> str:
+
+def page_of_job(job: DiagnosedJob, *, trace_link: str | None = None) -> PageDocument:
     """`trace_link` is the name of a trace beside the report."""
-    diagnosis, findings = job.diagnosis, job.findings
     screen = screen_of(job)
-    charts = _charts(job)
-    shown = {name: asdict(figure) for name, figure in charts.items() if figure is not None}
-    tables = {name: asdict(table) for name, table in _tables(diagnosis)}
-    codes = {finding.code for finding in (*findings.findings, *findings.remarks)}
-    cards = page_cards(findings.findings, len(diagnosis.ranks), codes)
-    return template("diagnose/page.html.j2").render(
-        **frame(_job_name(diagnosis), charts=shown, tables=tables, words=_script_messages()),
-        missing=[_why_missing(name) for name, figure in charts.items() if figure is None],
-        roofline_note=shown["roofline"]["left_out"] if "roofline" in shown else "",
-        steps_per_bar=shown["steps"]["steps_per_bar"] if "steps" in shown else 1,
-        ranks_per_column=shown["ranks"]["ranks_per_column"] if "ranks" in shown else 1,
-        cards=cards[:_OPEN_CARDS],
-        more_cards=cards[_OPEN_CARDS:],
-        remarks=page_cards(findings.remarks, len(diagnosis.ranks), codes),
-        screen=screen,
-        headline=_headline(job, screen),
-        memory=_memory(screen),
-        replayed=None if job.replayed is None else replay_panel(job.replayed),
-        facts=facts_of(job),
-        requests=None if job.serving is None else request_panel(job.serving),
-        step_view=None if job.step_view is None else step_view_texts(job.step_view),
-        trace_link=None if trace_link is None else (trace_link, f"./{quote(trace_link)}"),
-        account_definitions=account_definitions(on_cpu=job.on_cpu),
-        definitions=definitions(),
-        dropped=dropped_text(diagnosis),
-        failures=failure_text(job.failures),
+    headline = _headline(job, screen)
+    caveats = [*headline.caveats, *(f"{card.title}: {' '.join(card.evidence[:1])}" for card in screen.remarks)]
+    said = (screen.headline if screen.predicted or screen.altered else "", headline.why, " ".join(caveats))
+    return PageDocument(
+        title=_job_name(job.diagnosis),
+        headline=headline.text,
+        said=tuple(filter(None, said)),
+        caution=_("Before you act") if caveats else "",
+        facts=tuple(facts_of(job)),
+        sections=tuple(_sections(job, screen, trace_link)),
+        words=_script_messages(),
     )
+
+
+def _sections(job: DiagnosedJob, screen: Screen, trace_link: str | None) -> Iterator[Section]:
+    diagnosis = job.diagnosis
+    charts = _charts(job)
+    replay = () if job.replayed is None else (_what_if(job.replayed), *_critical_path(job.replayed))
+    asked = job.replayed is not None and bool(job.replayed.asked)
+    if job.serving is not None:
+        drawing = TemplateDrawing(template="diagnose/requests.html.j2", values=request_panel(job.serving))
+        yield _section("requests", _("requests"), drawing, style="panel")
+    yield from replay[:1] if asked else ()  # answers come first
+    yield from _findings(job, screen)
+    yield from replay[1:] if asked else replay
+    if screen.memory is not None:
+        yield _memory(screen.memory)
+    yield from _steps(job, charts)
+    yield Section(name="trace", style="tracelink", blocks=(_trace(trace_link),))
+    yield from _work(diagnosis, charts)
+    yield _reading(job, screen, charts)
+    yield Section(
+        name="definitions",
+        title=_("How each number is defined"),
+        blocks=(
+            LabelledLines(
+                title=_("Accounts: what the device of a rank did with its time"),
+                lines=account_definitions(on_cpu=job.on_cpu),
+            ),
+            LabelledLines(title=_("Figures"), lines=definitions()),
+        ),
+    )
+
+
+def _section(name: str, title: str, *blocks: PageBlock, style: str = "") -> Section:
+    """With a link to it."""
+    title = capitalised(title)
+    return Section(name=name, link=title, title=title, blocks=blocks, style=style)
+
+
+def _findings(job: DiagnosedJob, screen: Screen) -> Iterator[Section]:
+    """The waterfall beside what to fix first, and then all of each finding."""
+    findings, ranks = job.findings, len(job.diagnosis.ranks)
+    codes = {finding.code for finding in (*findings.findings, *findings.remarks)}
+    cards = page_cards(findings.findings, ranks, codes)
+    values = {
+        "screen": screen,
+        "cards": cards[:_OPEN_CARDS],
+        "more_cards": cards[_OPEN_CARDS:],
+        "remarks": page_cards(findings.remarks, ranks, codes),
+    }
+    yield Section(style="first", blocks=(TemplateDrawing(template="diagnose/first.html.j2", values=values),))
+    cards_drawing = TemplateDrawing(template="diagnose/findings.html.j2", values=values)
+    yield _section("findings", _("findings"), cards_drawing)
+
+
+def _what_if(replayed: ReplayedJob) -> Section:
+    table = what_if_table(replayed)
+    rows = tuple((row[0].replace("  ", "\u2003", 1), *row[1:]) for row in table.rows)  # pages fold blanks
+    about = _("The steps replayed with something changed: whatever waited for it comes earlier or later.")
+    said = Paragraph(text=about), Paragraph(text=capitalised(table.notes[0]))
+    shown = replace(table, rows=rows, notes=(), name="what-if", title=_("scenario"))
+    return _section("what-if", _("what if"), *said, *([shown] if rows else []), style="panel")
+
+
+def _critical_path(replayed: ReplayedJob) -> Iterator[Section]:
+    if replayed.path is not None and replayed.path.accounts:
+        drawing = TemplateDrawing(template="diagnose/critical_path.html.j2", values=path_panel(replayed.path))
+        yield _section("critical-path", _("critical path"), drawing, style="panel")
+
+
+def _memory(peak: MemoryPeak) -> Section:
+    return Section(
+        name="memory",
+        link=capitalised(_("memory")),
+        title=capitalised(peak.accounts.title),
+        blocks=(
+            peak.accounts,
+            LabelledLines(lines=(*peak.facts, (_("more"), f"`{peak.command}`"))),
+            *([Items(title=_("What to change"), items=peak.causes, is_numbered=True)] if peak.causes else []),
+            *([Items(items=peak.doubts)] if peak.doubts else []),
+        ),
+        style="panel",
+    )
+
+
+def _steps(job: DiagnosedJob, charts: _Charts) -> Iterator[Section]:
+    """All of the window, and one of them drawn."""
+    figure, view = charts["steps"], job.step_view
+    if figure is not None:
+        text = _("Each step of the window by account, average of the ranks.")
+        bars = _("A bar is the average of {count} steps.").format(count=figure["steps_per_bar"])
+        about = sentences([text, bars if figure["steps_per_bar"] > 1 else ""])
+        chart = Chart(name="steps", data=figure, about=about)
+        yield _section("steps", _("steps"), chart)
+    if view is not None:
+        texts = step_view_texts(view)
+        gaps = _("The longest gaps, {share} of the idle time of this step") if texts["gaps_share"] else None
+        title = _("The longest gaps") if gaps is None else gaps.format(share=texts["gaps_share"])
+        left_out = Paragraph(text=_("Not drawn: {what}.").format(what=texts["left_out"]))
+        yield _section(
+            "step",
+            _("One step"),
+            Chart(name="strip", data=charts["strip"], about=texts["about"]),
+            *([Items(title=title, items=tuple(texts["gaps"]), is_numbered=True)] if texts["gaps"] else []),
+            *([left_out] if texts["left_out"] else []),
+        )
+
+
+def _trace(link: str | None) -> TemplateDrawing:
+    href = "" if link is None else f"./{quote(link)}"
+    return TemplateDrawing(template="diagnose/trace.html.j2", values={"name": link, "href": href})
+
+
+def _work(diagnosis: Diagnosis, charts: _Charts) -> Iterator[Section]:
+    """Ranks, kernels, collectives, phases and the host, those that have rows. Of very many ranks only the ones that
+    stand out are listed."""
+    few = len(diagnosis.ranks) <= _MOST_RANK_ROWS
+    ranks, kernels = charts["ranks"], charts["roofline"]
+    if ranks is not None:
+        text = _("Accounts of each rank's average step, and how long all others waited for it.")
+        columns = _(
+            "A column is the average of {count} ranks; the table lists the ones that others waited for longest."
+        ).format(count=ranks["ranks_per_column"])
+        about = sentences([text, columns if ranks["ranks_per_column"] > 1 else ""])
+        drawn = [Chart(name="ranks", data=ranks, about=about)]
+        yield _section("ranks", _("ranks"), *drawn, *titled("ranks", "", TABLES["ranks"](diagnosis, verbose=few)))
+    blocks: dict[str, list[PageBlock]] = {"kernels": [], "collectives": [], "phases": [], "host": []}
+    if kernels is not None:
+        about = _("Operators by arithmetic intensity and rate; the lines are the limits of the machine. Area is time.")
+        blocks["kernels"].append(Chart(name="roofline", data=kernels, about=about))
+        blocks["kernels"] += [Paragraph(text=f"{kernels['left_out']}.")] if kernels["left_out"] else []
+    if charts["collectives"] is not None:
+        about = _(
+            "Bus bandwidth by size; the lines are the limits of the links, where the machine is known. Area is time; "
+            "hollow marks include waiting, so their bandwidth is too low."
+        )
+        blocks["collectives"].append(Chart(name="collectives", data=charts["collectives"], about=about))
+    for name, drawings in blocks.items():
+        table = TABLES[name](diagnosis, verbose=True)
+        if table.rows:
+            yield _section(name, table.title, *drawings, *titled(name, "", table))
+
+
+def _reading(job: DiagnosedJob, screen: Screen, charts: _Charts) -> Section:
+    dropped, failures = tuple(dropped_text(job.diagnosis)), tuple(failure_text(job.failures))
+    missing = tuple(_why_missing(name) for name, figure in charts.items() if figure is None)
+    lists = (
+        (_("Dropped while reading"), dropped),
+        (_("Could not be read"), failures),
+        (_("Left out of this report"), missing),
+    )
+    blocks: tuple[PageBlock, ...] = (
+        LabelledLines(lines=screen.facts),
+        *titled("sources", _("files"), sources_table(job.diagnosis)),
+        *([] if dropped else [Paragraph(text=_("No event was dropped while reading."))]),
+        *(Items(title=title, items=items) for title, items in lists if items),
+    )
+    title = _("What was read, and what was dropped")
+    return Section(name="reading", link=_("Reading"), title=title, blocks=blocks)
 
 
 def _job_name(diagnosis: Diagnosis) -> str:
@@ -86,18 +242,6 @@ def _job_name(diagnosis: Diagnosis) -> str:
     folders = {source.parent for source in sources}
     name = folders.pop().name if len(folders) == 1 else ""
     return clipped(name or sources[0].name, _NAME_LIMIT)
-
-
-def _memory(screen: Screen) -> dict[str, Any] | None:
-    """The peak, and its accounts with their colours; None where nothing is known of any rank."""
-    peak = screen.memory
-    if peak is None:
-        return None
-    from redline.report.memory.course_chart import COLOURS  # of no use to jobs without memory events
-
-    several = "other"  # the colour of what is left of the accounts
-    parts = [{**asdict(line), "colour": several if line.of is None else COLOURS[line.of]} for line in peak.accounts]
-    return {"peak": peak, "title": capitalised(peak.title), "parts": parts}
 
 
 # --- the headline -----------------------------------------------------------------------------------------------------
@@ -153,8 +297,7 @@ def _advice(first: Finding) -> str:
 # --- charts and tables ------------------------------------------------------------------------------------------------
 
 
-def _charts(job: DiagnosedJob) -> dict[str, Any]:
-    """By name; None for what there is nothing to draw of."""
+def _charts(job: DiagnosedJob) -> _Charts:
     diagnosis = job.diagnosis
     most_steps = max(len(rank.ledger.start_ns) for rank in diagnosis.ranks)
     return {
@@ -176,18 +319,6 @@ def _why_missing(chart: str) -> str:
     }[chart]
 
 
-def _tables(diagnosis: Diagnosis) -> Iterator[tuple[str, SortedTable]]:
-    """Those that have rows. Of very many ranks only the ones that stand out are listed."""
-    for name in ("phases", "kernels", "host", "collectives"):
-        shown = TABLES[name](diagnosis, verbose=True)
-        if shown.rows:
-            yield name, sorted_table(shown)
-    if len(diagnosis.ranks) > 1:
-        few = len(diagnosis.ranks) <= _MOST_RANK_ROWS
-        yield "ranks", sorted_table(TABLES["ranks"](diagnosis, verbose=few))
-    yield "sources", sorted_table(sources_table(diagnosis), _MOST_RANK_ROWS)
-
-
 def _script_messages() -> dict[str, str]:
     """What report.js says."""
     return {
@@ -202,5 +333,4 @@ def _script_messages() -> dict[str, str]:
         "memory_roof": _("memory {rate}"),
         "copy": _("Copy"),
         "copied": _("Copied"),
-        **table_text(),
     }

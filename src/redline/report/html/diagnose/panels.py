@@ -1,11 +1,11 @@
-"""Panels of the page as values for its template: requests of an engine, what-ifs and critical path, memory."""
+"""Panels of the page as values for their templates: requests of an engine, and the critical path."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from redline.findings.replayed import PathPart, ReplayedJob
+from redline.findings.replayed import CriticalPathParts, PathPart
 from redline.report.diagnose import account_messages
-from redline.report.diagnose.replay_messages import beside_text, operator_text, part_phase, what_if_table
+from redline.report.diagnose.replay_messages import beside_text, operator_text, part_phase
 from redline.report.language import _, marked
 from redline.report.markdown import capitalised
 from redline.report.serving.account_names import REQUEST_ACCOUNT_NAMES, latency_name
@@ -84,31 +84,18 @@ def _request_parts(split: LatencySplit, longest_ns: float) -> Iterator[dict[str,
             yield {"name": _(group.name), "share": percent(share), "width": width, "colour": group.colour}
 
 
-# --- what-ifs ---------------------------------------------------------------------------------------------------------
+# --- the critical path ------------------------------------------------------------------------------------------------
 
 _MOST_BESIDE = 3
 
 
-def replay_panel(replayed: ReplayedJob) -> dict[str, Any]:
-    """Where scenarios were given, their answers come first."""
-    table = what_if_table(replayed)
-    path = replayed.path
-    answers = {
-        "asked": bool(replayed.asked),
-        "explained": capitalised(table.notes[0]),
-        "head": table.head,
-        "rows": [(row[0].replace("  ", "\u2003", 1), *row[1:]) for row in table.rows],  # pages fold blanks
-        "accounts": (),
-    }
-    if path is None:
-        return answers
+def path_panel(path: CriticalPathParts) -> dict[str, Any]:
     groups = (
         (_("By phase"), _path_bars(path.phases, part_phase)),
         (_("By operator or kernel"), _path_bars(path.operators, operator_text)),
         (_("By rank"), _path_bars(path.ranks, lambda rank: _("rank {rank}").format(rank=rank))),
     )
     return {
-        **answers,
         "accounts": _path_bars(path.accounts, account_messages.name),
         "tables": [(title, bars) for title, bars in groups if bars],
         "beside": list(map(capitalised, map(beside_text, path.beside[:_MOST_BESIDE]))),

@@ -12,7 +12,7 @@ from redline.report.diagnose import account_messages
 from redline.report.diagnose.loss_messages import NAME_LIMIT, doing, site
 from redline.report.diagnose.tables import unwrapped
 from redline.report.html.scale import scaled, time_unit
-from redline.report.language import _, listed, ngettext
+from redline.report.language import _, listed, ngettext, sentences
 from redline.report.text_parts import clipped, percent
 from redline.timeline.timeline import NONE
 from redline.units import format_ns
@@ -33,49 +33,6 @@ _COLOURS = {
     "call": "call",
     "blocked": "sync",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Boxes:
-    """Rectangles of one colour; y grows downwards."""
-
-    colour: str
-    name: str
-    start: list[float]
-    length: list[float]
-    top: list[float]
-    height: list[float]
-    hover: list[int]  # index of a text
-    label: list[int]  # index of a text; -1 for none
-
-
-@dataclass(frozen=True, kw_only=True)
-class Caption:
-    """What a lane is called, above it."""
-
-    text: str
-    y: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class GapLabel:
-    """The number of a gap, above the device."""
-
-    number: int
-    x: float
-    y: float
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StripFigure:
-    unit: str
-    length: float
-    height: float  # of everything, in rows
-    boxes: list[Boxes]
-    captions: list[Caption]
-    marks: list[GapLabel]
-    texts: list[str]
 
 
 class _Texts:
@@ -100,28 +57,29 @@ class _Box:
     label: str
 
 
-def step_view_figure(view: StepView) -> StripFigure:
+def step_view_figure(view: StepView) -> dict[str, Any]:
+    """Rectangles by colour with captions and numbers; y grows downwards, in rows. Texts are shown by their index."""
     unit, unit_ns = time_unit(view.length_ns)
     marks, top = _marks(view, unit_ns)
-    captions = [Caption(text=_("device, by account"), y=top)]
+    captions = [{"text": _("device, by account"), "y": top}]
     boxes = list(_device(view, top + CAPTION_HEIGHT))
     y = top + CAPTION_HEIGHT + DEVICE_HEIGHT
     for lane in view.lanes:
-        captions.append(Caption(text=_lane_name(lane, view.lanes), y=y))
+        captions.append({"text": _lane_name(lane, view.lanes), "y": y})
         levels = {level: number for number, level in enumerate(sorted({piece.level for piece in lane.pieces}))}
         boxes += (_piece(piece, y + CAPTION_HEIGHT + levels[piece.level] * LANE_HEIGHT) for piece in lane.pieces)
         y += CAPTION_HEIGHT + LANE_HEIGHT * len(levels)
     texts = _Texts()
     drawn = list(_by_colour(boxes, unit_ns, texts))
-    return StripFigure(
-        unit=unit,
-        length=scaled([view.length_ns], unit_ns)[0],
-        height=round(y, 2),
-        boxes=drawn,
-        captions=captions,
-        marks=marks,
-        texts=list(texts.index),
-    )
+    return {
+        "unit": unit,
+        "length": scaled([view.length_ns], unit_ns)[0],
+        "height": round(y, 2),
+        "boxes": drawn,
+        "captions": captions,
+        "marks": marks,
+        "texts": list(texts.index),
+    }
 
 
 def _device(view: StepView, top: float) -> Iterator[_Box]:
@@ -181,22 +139,22 @@ def _kind_name(kind: str) -> str:
     }[kind]
 
 
-def _by_colour(boxes: Sequence[_Box], unit_ns: float, texts: _Texts) -> Iterator[Boxes]:
+def _by_colour(boxes: Sequence[_Box], unit_ns: float, texts: _Texts) -> Iterator[dict[str, Any]]:
     groups: dict[tuple[str, str], list[_Box]] = {}
     for box in boxes:
         groups.setdefault((box.colour, box.name), []).append(box)
     order = [*map(account_messages.colour, ACCOUNTS), *_COLOURS.values()]
     for (colour, name), group in sorted(groups.items(), key=lambda item: order.index(item[0][0])):
-        yield Boxes(
-            colour=colour,
-            name=name,
-            start=scaled([box.start_ns for box in group], unit_ns),
-            length=scaled([box.end_ns - box.start_ns for box in group], unit_ns),
-            top=[round(box.top, 3) for box in group],
-            height=[round(box.height, 3) for box in group],
-            hover=[texts.of(box.hover) for box in group],
-            label=[texts.of(box.label) if box.label else NONE for box in group],
-        )
+        yield {
+            "colour": colour,
+            "name": name,
+            "start": scaled([box.start_ns for box in group], unit_ns),
+            "length": scaled([box.end_ns - box.start_ns for box in group], unit_ns),
+            "top": [round(box.top, 3) for box in group],
+            "height": [round(box.height, 3) for box in group],
+            "hover": [texts.of(box.hover) for box in group],
+            "label": [texts.of(box.label) if box.label else NONE for box in group],
+        }
 
 
 def _lane_name(lane: StripLane, lanes: Sequence[StripLane]) -> str:
@@ -207,9 +165,9 @@ def _lane_name(lane: StripLane, lanes: Sequence[StripLane]) -> str:
     return _("{name} of device {device}").format(name=name, device=lane.device) if several else name
 
 
-def _marks(view: StepView, unit_ns: float) -> tuple[list[GapLabel], float]:
+def _marks(view: StepView, unit_ns: float) -> tuple[list[dict[str, Any]], float]:
     """Numbers of the gaps, and where the device begins below them."""
-    marks: list[GapLabel] = []
+    marks: list[dict[str, Any]] = []
     reached: list[float] = []  # for each row of numbers where the last one is
     rows: list[int] = []
     for gap in view.gaps:
@@ -220,7 +178,7 @@ def _marks(view: StepView, unit_ns: float) -> tuple[list[GapLabel], float]:
     top = _MARK_HEIGHT * len(reached)
     for number, (gap, row) in enumerate(zip(view.gaps, rows, strict=True), start=1):
         x = scaled([(gap.start_ns + gap.end_ns) / 2], unit_ns)[0]
-        marks.append(GapLabel(number=number, x=x, y=top - _MARK_HEIGHT * (row + 0.5), text=gap_sentence(gap)))
+        marks.append({"number": number, "x": x, "y": top - _MARK_HEIGHT * (row + 0.5), "text": gap_sentence(gap)})
     return marks, top
 
 
@@ -230,12 +188,14 @@ def _marks(view: StepView, unit_ns: float) -> tuple[list[GapLabel], float]:
 def step_view_texts(view: StepView) -> dict[str, Any]:
     """Which step it is, and what its longest gaps are."""
     gaps_ns = sum(gap.end_ns - gap.start_ns for gap in view.gaps)
+    which = _("Step {number} of rank {rank}, {length}: the median step of the most representative rank.").format(
+        number=view.number, rank=view.rank, length=format_ns(view.length_ns)
+    )
+    how = _("The top lane shows the share of each account per {pixel}; numbers mark the longest gaps.").format(
+        pixel=format_ns(view.pixel_ns)
+    )
     return {
-        "rank": view.rank,
-        "number": view.number,
-        "label": clipped(view.label, NAME_LIMIT),
-        "length": format_ns(view.length_ns),
-        "pixel": format_ns(view.pixel_ns),
+        "about": sentences([which, clipped(view.label, NAME_LIMIT), how]),
         "gaps": list(map(gap_sentence, view.gaps)),
         "gaps_share": percent(gaps_ns / view.idle_ns) if view.idle_ns else "",  # of the idle time of the step
         "left_out": left_out(view),

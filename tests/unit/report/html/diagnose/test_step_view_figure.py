@@ -54,13 +54,13 @@ def view(*lanes: StripLane, gaps: tuple[Gap, ...] = (GAP,)) -> StepView:
 
 def test_accounts_are_stacked_on_the_device() -> None:
     figure = step_view_figure(view())
-    found = {boxes.colour: boxes for boxes in figure.boxes}
-    assert figure.unit == "ms"
+    found = {boxes["colour"]: boxes for boxes in figure["boxes"]}
+    assert figure["unit"] == "ms"
     assert list(found) == ["math", "host", "queue"]
-    assert found["math"].start == [0.4]
-    assert found["math"].length == [0.6]
-    assert found["math"].top[0] == pytest.approx(found["queue"].top[0] + found["queue"].height[0], abs=2e-3)
-    assert figure.texts[found["math"].hover[0]] == "math: 25.0 % of 600.0 us"
+    assert found["math"]["start"] == [0.4]
+    assert found["math"]["length"] == [0.6]
+    assert found["math"]["top"][0] == pytest.approx(found["queue"]["top"][0] + found["queue"]["height"][0], abs=2e-3)
+    assert figure["texts"][found["math"]["hover"][0]] == "math: 25.0 % of 600.0 us"
 
 
 def test_lanes_lie_below_each_other_and_levels_within_them() -> None:
@@ -69,36 +69,36 @@ def test_lanes_lie_below_each_other_and_levels_within_them() -> None:
         piece(0, 9, level=1, kind="operator"), piece(0, 9, level=2, kind="call"), device=-1, label="main <thread>"
     )
     figure = step_view_figure(view(stream, thread))
-    assert [caption.text for caption in figure.captions] == ["device, by account", "stream 7", "main <thread>"]
-    tops = {boxes.colour: boxes.top[0] for boxes in figure.boxes}
-    assert tops["host"] < tops["compute"] < tops["operator"] < tops["call"] < figure.height
+    assert [caption["text"] for caption in figure["captions"]] == ["device, by account", "stream 7", "main <thread>"]
+    tops = {boxes["colour"]: boxes["top"][0] for boxes in figure["boxes"]}
+    assert tops["host"] < tops["compute"] < tops["operator"] < tops["call"] < figure["height"]
 
 
 def test_kernels_have_a_short_name_on_them_and_the_whole_one_under_the_pointer() -> None:
     figure = step_view_figure(view(lane(piece(0, 500_000, name="void cutlass::gemm::Kernel<float>(int)"))))
-    (boxes,) = (one for one in figure.boxes if one.colour == "compute")
-    assert [figure.texts[index] for index in boxes.label] == ["Kernel"]
-    assert figure.texts[boxes.hover[0]].startswith("void cutlass::gemm::Kernel<float>(int)\n500.0 us")
+    (boxes,) = (one for one in figure["boxes"] if one["colour"] == "compute")
+    assert [figure["texts"][index] for index in boxes["label"]] == ["Kernel"]
+    assert figure["texts"][boxes["hover"][0]].startswith("void cutlass::gemm::Kernel<float>(int)\n500.0 us")
 
 
 def test_several_short_ones_say_how_many() -> None:
     crowd = piece(0, 9_000, name="", count=37)
     figure = step_view_figure(view(lane(crowd)))
-    (boxes,) = (one for one in figure.boxes if one.colour == "compute")
-    assert boxes.label == [-1]
-    assert figure.texts[boxes.hover[0]] == "37 spans too short to draw, within 9.000 us"
+    (boxes,) = (one for one in figure["boxes"] if one["colour"] == "compute")
+    assert boxes["label"] == [-1]
+    assert figure["texts"][boxes["hover"][0]] == "37 spans too short to draw, within 9.000 us"
 
 
 def test_streams_of_several_devices_say_which() -> None:
     figure = step_view_figure(view(lane(piece(0, 9)), lane(piece(0, 9), device=1)))
-    assert [caption.text for caption in figure.captions[1:]] == ["stream 7 of device 0", "stream 7 of device 1"]
+    assert [caption["text"] for caption in figure["captions"][1:]] == ["stream 7 of device 0", "stream 7 of device 1"]
 
 
 def test_numbers_of_near_gaps_are_put_above_each_other() -> None:
     near = tuple(replace(GAP, start_ns=start, end_ns=start + 1000) for start in (0, 10_000, 500_000))
-    marks = step_view_figure(view(gaps=near)).marks
-    assert [mark.number for mark in marks] == [1, 2, 3]
-    assert marks[1].y < marks[0].y == marks[2].y
+    marks = step_view_figure(view(gaps=near))["marks"]
+    assert [mark["number"] for mark in marks] == [1, 2, 3]
+    assert marks[1]["y"] < marks[0]["y"] == marks[2]["y"]
 
 
 @pytest.mark.parametrize(
