@@ -51,6 +51,7 @@ from redline.verbs.diagnose import diagnose
 from redline.verbs.inspect import inspect
 from scripts import copy_commands, list_findings
 from tests.support import made_plans
+from tests.support.command_line import forked
 from tests.support.damage.corpus import RECIPES
 from tests.support.docs import DOCS, HEADING, ROOT, first_words_of_options, name_of, rows_of, section
 from tests.support.run_records import rank as rank_of_a_run
@@ -126,20 +127,36 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "checkout"
 
 
-def run(line: str, folder: Path) -> tuple[int, str]:
-    """Exit code and everything printed."""
+# Commands that are forked from a process which has imported Redline: those that neither measure nor start anything.
+FORKED = re.compile(r"redline (?:diagnose|digest|explain|hardware|inspect|memory|merge|plan)(?: [\w./*=:,@%+ -]*)?")
+
+
+def expanded(word: str, folder: Path) -> list[str]:
+    """As a shell does it."""
+    return sorted(str(path.relative_to(folder)) for path in folder.glob(word)) if "*" in word else [word]
+
+
+def run(line: str, folder: Path, *, with_errors: bool = True) -> tuple[int, str]:
+    """Exit code and everything printed, or what is printed on stdout alone."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("REDLINE_", "XDG_"))}
     home = folder.parent
     # The environment of the tests stands before all others, as if it were activated.
     path = os.pathsep.join([str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     own = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT / "src"), "LC_ALL": "C.UTF-8", **ONE_THREAD}
+    if FORKED.fullmatch(line):
+        words = [found for word in line.split()[1:] for found in expanded(word, folder)]
+        said = home / "said.txt"
+        answer = forked().run(
+            words, folder, inherited={**kept, **own}, streams=(str(said), str(said) if with_errors else os.devnull)
+        )
+        return answer.exit_code, said.read_text()
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=folder,
         env={**kept, **own},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.STDOUT if with_errors else subprocess.DEVNULL,
         text=True,
         check=False,
         timeout=300,
@@ -203,7 +220,7 @@ def test_every_python_block_is_a_file_that_runs() -> None:
 def test_a_picture_is_what_is_printed(picture: Path, checkout: Path) -> None:
     prompt, *lines = drawn_lines(picture)
     assert prompt.startswith("$ redline ")
-    code, printed = run(f"{prompt.removeprefix('$ ')} 2>/dev/null", checkout)
+    code, printed = run(prompt.removeprefix("$ "), checkout, with_errors=False)
     assert code == 0
     assert lines == printed.splitlines()
 

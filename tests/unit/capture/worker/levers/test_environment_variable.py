@@ -13,8 +13,9 @@ from tests.support.trial_jobs import run_trial
 
 SCRIPT = """
 import torch
+from descent import Descent
 model = torch.nn.Linear(SIZE, SIZE)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = Descent(model.parameters(), lr=0.1)
 for step in range(4):
     model(torch.ones(1, SIZE)).sum().backward()
     optimizer.step()
