@@ -32,7 +32,7 @@ NOT_QUICK = {
     *("cli/test_compare.py", "cli/test_plan.py", "findings/rules/communication/test_pipeline_bubble.py"),
     *("findings/test_bounds.py", "findings/test_claims.py", "ledger/job/test_combine.py"),
     *("ledger/memory/test_byte_ledger.py", "ledger/memory/test_rank_memory.py", "ledger/memory/test_trace_memory.py"),
-    *("ledger/rank/test_digest_cache.py", "ledger/rank/test_digest_file.py", "ledger/rank/test_host_activity.py"),
+    *("ledger/rank/test_file_digests.py", "ledger/rank/test_digest_file.py", "ledger/rank/test_host_activity.py"),
     *("ledger/rank/test_idle.py", "ledger/rank/test_kernels.py", "ledger/rank/test_ledger.py"),
     *("ledger/rank/test_phases.py", "model/test_exact.py", "model/test_huggingface.py"),
 }

@@ -172,15 +172,18 @@ def test_a_slow_link_between_two_of_three_hosts_is_named(tmp_path: Path) -> None
         runs: list[Started] = []
         for number, host in enumerate(hosts):
             torchrun = ("ip", "netns", "exec", host, *TORCHRUN[:-1], *where, "--node-rank", number)
-            ours = (*WORKER, "--folder", tmp_path, "--seconds", 0)
+            ours = (*WORKER, "--folder", tmp_path, "--seconds", 0, "--quick")
             environment = {"GLOO_SOCKET_IFNAME": "own", "TP_SOCKET_IFNAME": "own"}
             runs.append(stack.enter_context(started(tmp_path, *torchrun, *ours, environment=environment)))
         codes = [run.wait() for run in runs]
         assert codes == [0, 0, 0], [run.output for run in runs]
     found = result(tmp_path)
     assert (found.world, found.hosts) == (3, 3)
-    assert [(pair.first, pair.second, pair.level) for pair in found.pairs if pair.slow] == [(1, 2, "across")]
-    assert min(pair.bandwidth_ratio for pair in found.pairs) < 0.3
+    slowest, *others = sorted(found.pairs, key=lambda pair: pair.bandwidth_ratio)
+    assert (slowest.first, slowest.second, slowest.level, slowest.slow) == (1, 2, "across", True)
+    # What else runs may make any link seem slow, but none as slow as this one.
+    assert slowest.bandwidth_ratio < 0.3
+    assert all(pair.bandwidth_ratio > 2 * slowest.bandwidth_ratio for pair in others)
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

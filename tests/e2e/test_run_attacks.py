@@ -24,8 +24,8 @@ PARTS = (endings.ATTACKS, python.ATTACKS, system.ATTACKS, torch_use.ATTACKS, lim
 ATTACKS = {name: attack for part in PARTS for name, attack in part.items()}
 SAMPLE = {
     "nofile_64", "no_torch", "syntax_error", "import_torch_late_fail", "audit_hook_blocks", "builtins_broken",
-    "pyfakefs_like", "setsid_daemonize", "wrapped_fork_eagain", "wrapped_open_emfile",
-    "data_limit_as_a_window_opens", "data_limit_in_a_window", "no_more_processes",
+    "pyfakefs_like", "setsid_daemonize", "wrapped_fork_eagain",
+    "data_limit_in_a_window", "no_more_processes",  # that as a window opens has a test of its own
 }  # fmt: skip
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ATTACKS if name not in SAMPLE]
 

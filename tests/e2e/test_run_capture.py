@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from redline.trace.reader import read_file
+from tests.support.command_line import run_redline
 from tests.support.running import PROGRAMS, REDLINE, Record, Started, finished, record, started
 
 PROGRAM = PROGRAMS / "ranks.py"
@@ -117,8 +118,8 @@ def test_a_restart_is_a_run_of_its_own_in_the_same_folder(tmp_path: Path) -> Non
     traces = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.gz"))
     first = [f"window-1/rank-{rank}.trace.json.gz" for rank in range(2)]
     assert traces == [*(f"restart-1/{path}" for path in first), *first]
-    diagnosed = finished(tmp_path, sys.executable, "-m", "redline", "diagnose", "--json", "-o", "d.json", folder)
-    assert diagnosed.process.returncode == 0, diagnosed.output
+    diagnosed = run_redline("diagnose", "--json", "-o", "d.json", folder, cwd=tmp_path)
+    assert diagnosed.returncode == 0, diagnosed.stderr
     assert (tmp_path / "d.json").read_text().count("restart-1/window-1") > 0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.running import PROGRAMS, REDLINE, TORCHRUN, finished, processes_that_name, record, started
 
-SOME, MANY = 8, 64
+SOME, MANY = 4, 32
 WORKER = PROGRAMS / "stub_worker.py"
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torchrun is part of torch")

@@ -3,12 +3,12 @@
 import importlib.util
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.command_line import run_redline
 from tests.support.running import PROGRAMS, REDLINE, finished
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -22,11 +22,11 @@ def diagnosed(folder: Path, part: str) -> tuple[dict[str, Any], float]:
     options = ["-q", "-o", "run", "--after", 3, "--nproc-per-node", 2, "--standalone"]
     ran = finished(folder, *REDLINE, *options, "--", PROGRAMS / "straggler.py", "--slow-part", part)
     assert ran.process.returncode == 0, ran.output
-    said = finished(folder, sys.executable, "-m", "redline", "diagnose", "run", "--json", "-q", "--no-cache")
-    assert said.process.returncode == 0, said.output
+    said = run_redline("diagnose", "run", "--json", "-q", "--no-cache", cwd=folder)
+    assert said.returncode == 0, said.stderr
     longer = re.search(r"longer: (\d+)", ran.output)
     assert longer is not None
-    return json.loads(said.output), float(longer[1])
+    return json.loads(said.stdout), float(longer[1])
 
 
 @pytest.mark.parametrize(

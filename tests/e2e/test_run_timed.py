@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.command_line import run_redline
 from tests.support.fault_cases import ROOT, Outcome, run
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -38,8 +40,8 @@ def windows_of(folder: Path) -> list[tuple[int, str, int]]:
     ]
 
 
-def diagnosed(folder: Path) -> Outcome:
-    return run([sys.executable, "-m", "redline", "diagnose", str(folder / "watched/run")], folder / "diagnosed")
+def diagnosed(folder: Path) -> "subprocess.CompletedProcess[str]":
+    return run_redline("diagnose", folder / "watched/run", cwd=folder)
 
 
 def test_a_second_is_captured_and_the_diagnosis_says_what_it_is(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_a_second_is_captured_and_the_diagnosis_says_what_it_is(tmp_path: Path) 
     assert "mark the end of a step with redline.step()" in summary_of(ran)
     assert windows_of(tmp_path) == [(0, "written", 0)]
     said = diagnosed(tmp_path)
-    assert said.status == 0, said.stderr
+    assert said.returncode == 0, said.stderr
     assert "a timed window: no steps were recognised" in said.stdout
 
 
@@ -120,7 +122,7 @@ def test_a_job_that_is_over_sooner_has_no_window_and_both_verbs_say_why(tmp_path
     assert "no steps recognised" in summary_of(ran)
     assert windows_of(tmp_path) == []
     said = diagnosed(tmp_path)
-    assert said.status != 0
+    assert said.returncode != 0
     assert "Call redline.step() at the end of each step" in said.stderr
 
 

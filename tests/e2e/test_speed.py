@@ -138,7 +138,8 @@ def test_a_second_diagnosis_costs_at_most_a_third_and_says_the_same(
 @pytest.fixture(scope="module")
 def job_of_64(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
-    write_job(JobSpec(ranks=64, steps=2, events_per_rank=1500), folder)
+    late = Straggler(rank=17, extra_us=3000, where="host")
+    write_job(JobSpec(ranks=64, steps=2, events_per_rank=1500, stragglers=(late,)), folder)
     return folder
 
 
@@ -182,13 +183,13 @@ def test_the_diagnosis_of_a_rank_costs_the_same_among_8_and_among_64(job_of_64: 
     assert min(many) <= 1.5 * min(few)
 
 
-def test_a_job_of_64_ranks_is_diagnosed_from_digests_of_32_kb(tmp_path: Path) -> None:
-    spec = JobSpec(ranks=64, steps=3, layers=8, stragglers=(Straggler(rank=17, extra_us=3000, where="host"),))
-    write_job(spec, tmp_path / "job")
-    written = digest([tmp_path / "job"], tmp_path / "digests", options=JobOptions(use_cache=False))
+def test_a_job_of_64_ranks_is_diagnosed_from_digests_of_32_kb(job_of_64: Path, tmp_path: Path) -> None:
+    written = digest([job_of_64], tmp_path / "digests", options=JobOptions(use_cache=False))
     assert len(written.paths) == 64
     assert written.largest_bytes <= 32_768
-    raw, small = (diagnose([tmp_path / folder], options=JobOptions(use_cache=False)) for folder in ("job", "digests"))
+    raw, small = (
+        diagnose([folder], options=JobOptions(use_cache=False)) for folder in (job_of_64, tmp_path / "digests")
+    )
     assert small.diagnosis.in_steps.tolist() == raw.diagnosis.in_steps.tolist()
     assert small.diagnosis.lateness == raw.diagnosis.lateness
     assert raw.diagnosis.lateness is not None

@@ -13,6 +13,7 @@ import pytest
 
 from redline.capture.supervisor.guardian import processes_of
 from redline.trials.trial_record import read_trial
+from tests.support.command_line import run_redline
 from tests.support.running import PROGRAMS, started
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -117,9 +118,9 @@ def test_the_job_runs_with_what_was_kept(searched: Path, tmp_path: Path) -> None
 
 def test_trials_are_shown_by_compare(searched: Path) -> None:
     for path in (searched / "of", *(searched / "of" / "trials").glob("*-time-switch=right.json")):
-        with started(searched, sys.executable, "-m", "redline", "compare", path) as job:
-            assert job.wait() == 0, job.output
-            assert "Faster: " in job.output
+        shown = run_redline("compare", path, cwd=searched)
+        assert shown.returncode == 0, shown.stderr
+        assert "Faster: " in shown.stdout
 
 
 def test_a_search_that_is_killed_leaves_no_process_and_what_it_knew(tmp_path: Path) -> None:
@@ -151,9 +152,9 @@ def test_a_script_that_writes_to_the_users_files_is_not_run_again(tmp_path: Path
     ],
 )
 def test_usage_errors_say_what_to_do(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
-    with started(tmp_path, sys.executable, "-m", "redline", "tune", *options) as job:
-        assert job.wait() == 2
-        assert said in " ".join(job.output.split())
+    told = run_redline("tune", *options, cwd=tmp_path)
+    assert told.returncode == 2
+    assert said in " ".join(told.stderr.split())
 
 
 def _wait_for(seen: Callable[[], bool]) -> None:

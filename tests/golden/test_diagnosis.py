@@ -243,39 +243,30 @@ def _brute_force_busy_ns(timeline: Timeline) -> int:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_every_nanosecond_is_in_one_account(name: str, traces: RealTraces) -> None:
+def test_every_nanosecond_is_in_one_account_and_nothing_is_faster_than_its_roof(name: str, traces: RealTraces) -> None:
     path = traces / name
     try:
         digests = _digests(path)
     except InputError:
         pytest.skip(f"{name} is not a trace")
     for timeline, digest in digests:
-        ledger = digest.ledger
-        ledger.self_check()
-        lo, hi = window_of(timeline)
-        assert int(ledger.total.sum()) == hi - lo
-        if digest.facts.device == "gpu":
-            assert ledger.busy_ns == _brute_force_busy_ns(timeline)
-        other_ns = int(ledger.total[place(Account.OTHER)])
-        if path.name in UNEXPLAINED:
-            assert other_ns > 0.03 * ledger.window_ns
-        else:
-            assert other_ns <= 0.03 * ledger.window_ns
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_nothing_is_shown_faster_than_its_roof(name: str, traces: RealTraces) -> None:
-    path = traces / name
-    try:
-        digests = _digests(path)
-    except InputError:
-        pytest.skip(f"{name} is not a trace")
-    for _, digest in digests:
+        _check_ledger(timeline, digest, explained=path.name not in UNEXPLAINED)
         for row in digest.kernels:
             assert row.share is None or 0 <= row.share <= 1
             if row.known and row.roof_ns > row.time_ns:
                 assert row.regime == "above roof"
                 assert row.above > 0
+
+
+def _check_ledger(timeline: Timeline, digest: Digest, *, explained: bool) -> None:
+    ledger = digest.ledger
+    ledger.self_check()
+    lo, hi = window_of(timeline)
+    assert int(ledger.total.sum()) == hi - lo
+    if digest.facts.device == "gpu":
+        assert ledger.busy_ns == _brute_force_busy_ns(timeline)
+    other_ns = int(ledger.total[place(Account.OTHER)])
+    assert (other_ns <= 0.03 * ledger.window_ns) == explained
 
 
 def test_the_four_states_of_a_device_fill_the_window(traces: RealTraces) -> None:

@@ -41,31 +41,29 @@ def _rows() -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if not any(word in row["file"] for word in NOT_TRACES)]
 
 
-@pytest.fixture(scope="module", params=_rows(), ids=lambda row: row["file"])
-def row(request: pytest.FixtureRequest) -> dict[str, str]:
-    found: dict[str, str] = request.param
-    return found
-
-
-@pytest.fixture(scope="module")
-def path(row: dict[str, str], traces: RealTraces) -> Path:
-    return traces / row["file"]
-
-
-@pytest.fixture(scope="module")
-def timelines(path: Path) -> tuple[Timeline, ...]:
-    return read_file(path).timelines
-
-
-@pytest.fixture(scope="module")
-def raw_events(path: Path) -> list[dict[str, Any]]:
+def _raw_events(path: Path) -> list[dict[str, Any]]:
     """The events as the standard library reads them, with exact times."""
     document = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)
     events: list[dict[str, Any]] = document["traceEvents"]
     return events
 
 
-def test_events_by_category_equal_the_manifest(row: dict[str, str], timelines: tuple[Timeline, ...]) -> None:
+@pytest.mark.parametrize("row", _rows(), ids=lambda row: row["file"])
+def test_nothing_of_a_trace_is_lost(row: dict[str, str], traces: RealTraces) -> None:
+    path = traces / row["file"]
+    timelines = read_file(path).timelines
+    _check_counts(row, timelines)
+    for timeline in timelines:
+        timeline.self_check()
+        summarise(timeline)
+        dropped_or_repaired = [one.reason for one in timeline.source.problems if one.reason.effect != "noted"]
+        assert dropped_or_repaired == []
+    raw_events = _raw_events(path)
+    _check_kernel_time(row, timelines, raw_events)
+    _check_every_span(timelines, raw_events)
+
+
+def _check_counts(row: dict[str, str], timelines: tuple[Timeline, ...]) -> None:
     events = timelines[0].source.events
     assert sum(events.values()) == int(row["events"])
     counted = {category: events.get(category, 0) for category in COUNTED}
@@ -76,13 +74,7 @@ def test_events_by_category_equal_the_manifest(row: dict[str, str], timelines: t
     assert counted == expected
 
 
-def test_every_timed_event_is_a_span(timelines: tuple[Timeline, ...], raw_events: list[dict[str, Any]]) -> None:
-    assert sum(len(timeline.spans) for timeline in timelines) == sum(event["ph"] == "X" for event in raw_events)
-
-
-def test_kernel_time_is_exact(
-    row: dict[str, str], timelines: tuple[Timeline, ...], raw_events: list[dict[str, Any]]
-) -> None:
+def _check_kernel_time(row: dict[str, str], timelines: tuple[Timeline, ...], raw_events: list[dict[str, Any]]) -> None:
     kernels = [event for event in raw_events if event["ph"] == "X" and event.get("cat") in ("kernel", "Kernel")]
     exact_ns = int(sum(Decimal(event["dur"]) for event in kernels) * 1000)
     assert sum(_on_device_ns(timeline, Kind.KERNEL, Kind.COMMUNICATION) for timeline in timelines) == exact_ns
@@ -99,8 +91,8 @@ def _on_device_ns(timeline: Timeline, *kinds: Kind) -> int:
     return int(spans.dur_ns[np.isin(spans.kind, kinds) & on_device].sum())
 
 
-def test_starts_are_exact(timelines: tuple[Timeline, ...], raw_events: list[dict[str, Any]]) -> None:
-    """As a multiset: every start and duration in whole nanoseconds, as written (some writers print a double's tail)."""
+def _check_every_span(timelines: tuple[Timeline, ...], raw_events: list[dict[str, Any]]) -> None:
+    """Of each timed event, its start and duration in whole nanoseconds; some writers print a double's tail."""
     starts = Counter((_ns(event["ts"]), _ns(event["dur"])) for event in raw_events if event["ph"] == "X")
     first = min(start for start, _ in starts)
     found: Counter[tuple[int, int]] = Counter()
@@ -111,14 +103,3 @@ def test_starts_are_exact(timelines: tuple[Timeline, ...], raw_events: list[dict
 
 def _ns(us: Decimal | int | str) -> int:
     return int((Decimal(us) * 1000).to_integral_value())
-
-
-def test_the_timeline_keeps_its_promises(timelines: tuple[Timeline, ...]) -> None:
-    for timeline in timelines:
-        timeline.self_check()
-        summarise(timeline)
-
-
-def test_nothing_in_a_healthy_trace_is_dropped_or_repaired(timelines: tuple[Timeline, ...]) -> None:
-    for timeline in timelines:
-        assert [problem.reason for problem in timeline.source.problems if problem.reason.effect != "noted"] == []

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -21,15 +22,20 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(redline.__file__).parents[1])}
 
 
-def run_redline(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, which has imported Redline already; pages and others start `REDLINE` anew."""
+def run_redline(
+    *arguments: str | Path, cwd: Path | None = None, told: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, which has imported Redline already; pages and others start `REDLINE` anew.
+
+    `told` is added to its environment.
+    """
     words = [*map(str, arguments)]
-    answer = _forked().run(words, cwd or Path.cwd())
+    answer = forked().run(words, cwd or Path.cwd(), told)
     return subprocess.CompletedProcess([*REDLINE, *words], answer.exit_code, answer.output, answer.errors)
 
 
 @cache
-def _forked() -> Forked:
+def forked() -> Forked:
     """One for all tests of this process."""
     scratch = Path(tempfile.mkdtemp(prefix="redline-commands-"))
     atexit.register(shutil.rmtree, scratch)

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.command_line import run_redline
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/e2e/programs/faulty.py"
 WINDOW = ("--after", "8", "--steps", "3", "--timed-after", "0")  # none other, however late a first step comes
@@ -398,9 +400,7 @@ def diagnose(run_folder: Path, folder: Path) -> subprocess.CompletedProcess[str]
 
 
 def redline(verb: str, run_folder: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "redline", verb, str(run_folder)]
-    environment_ = os.environ | {"PYTHONPATH": str(ROOT / "src"), "REDLINE_CACHE": str(folder / "cache")}
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS, env=environment_)
+    return run_redline(verb, run_folder, cwd=folder, told={"REDLINE_CACHE": str(folder / "cache")})
 
 
 def says_missing(text: str, ranks: Sequence[int]) -> bool:

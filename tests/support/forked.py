@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ for line in sys.stdin:
         os.environ.update(task["environment"])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for stream, path in ((1, task["output"]), (2, task["errors"])):
-            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), stream)
         code = main(task["arguments"])
         sys.stdout.flush()
         sys.stderr.flush()
@@ -54,6 +55,7 @@ class Forked:
 
     def __init__(self, source: Path, scratch: Path) -> None:
         self._scratch = scratch
+        self._lock = threading.Lock()
         self._own = {"PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
@@ -66,22 +68,28 @@ class Forked:
         folder: Path,
         environment: Mapping[str, str] | None = None,
         kill_after_s: float | None = None,
+        *,
+        inherited: Mapping[str, str] = os.environ,
+        streams: tuple[str, str] | None = None,
     ) -> Answer:
+        """`environment` is added to what is inherited. Where files for both streams are given, the answer has none."""
         output, errors = self._scratch / "output", self._scratch / "errors"
         task = {
             "arguments": list(arguments),
             "folder": str(folder),
-            "environment": {**os.environ, **self._own, **(environment or {})},
-            "output": str(output),
-            "errors": str(errors),
+            "environment": {**inherited, **self._own, **(environment or {})},
+            "output": streams[0] if streams else str(output),
+            "errors": streams[1] if streams else str(errors),
             "kill_after_s": kill_after_s,
         }
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(task) + "\n")
-        self._process.stdin.flush()
-        code = int(self._process.stdout.readline())
-        return Answer(exit_code=code, output=output.read_text(), errors=errors.read_text())
+        with self._lock:
+            self._process.stdin.write(json.dumps(task) + "\n")
+            self._process.stdin.flush()
+            code = int(self._process.stdout.readline())
+            said = ("", "") if streams else (output.read_text(), errors.read_text())
+        return Answer(exit_code=code, output=said[0], errors=said[1])
 
     def __enter__(self) -> Self:
         return self

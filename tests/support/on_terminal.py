@@ -5,12 +5,13 @@ import os
 import pty
 import re
 import struct
-import sys
+import subprocess
 import termios
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.support.command_line import ROOT
+from tests.support.command_line import REDLINE, ROOT, forked
 
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _DECIDING = ("COLUMNS", "FORCE_COLOR", "NO_COLOR")  # variables of whoever starts the tests
@@ -24,34 +25,35 @@ def drawn(
     environment: Mapping[str, str] | None = None,
     stdout: int | None = None,
 ) -> str:
-    """All that the command writes to the terminal; where `stdout` is an open file, only stderr is the terminal."""
+    """All that the command writes to the terminal; where `stdout` is an open file, only stderr is the terminal.
+
+    Commands of Redline are forked from a process that has imported it.
+    """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     known = {name: value for name, value in os.environ.items() if name not in _DECIDING}
     known |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "utf-8"}
     known |= environment or {}
-    pid = os.fork()
-    if pid == 0:
+    terminal = os.ttyname(slave)
+    streams = terminal if stdout is None else f"/proc/{os.getpid()}/fd/{stdout}", terminal
+
+    def run() -> None:
         try:
-            os.login_tty(slave) if hasattr(os, "login_tty") else _take_terminal(slave)
-            if stdout is not None:
-                os.dup2(stdout, 1)
-            os.chdir(folder)
-            os.execvpe(command[0], [*command], known)
+            if [*command[: len(REDLINE)]] == REDLINE:
+                forked().run(command[len(REDLINE) :], folder, inherited=known, streams=streams)
+            else:
+                subprocess.run(
+                    command, cwd=folder, env=known, stdin=slave, stdout=stdout or slave, stderr=slave, check=False
+                )
         finally:
-            os._exit(127)
-    os.close(slave)
-    text = _everything(master)
+            os.close(slave)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run)
+        text = _everything(master)
+        running.result()
     os.close(master)
-    os.waitpid(pid, 0)
     return text
-
-
-def _take_terminal(slave: int) -> None:
-    os.setsid()
-    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-    for number in range(3):
-        os.dup2(slave, number)
 
 
 def _everything(master: int) -> str:
@@ -68,7 +70,7 @@ def _everything(master: int) -> str:
 
 
 def redline(*words: str) -> list[str]:
-    return [sys.executable, "-m", "redline", *words]
+    return [*REDLINE, *words]
 
 
 def without_colours(text: str) -> str:

@@ -15,7 +15,7 @@ from redline.capture.block_plan import WARM_UP, BlockPlan
 from redline.capture.settings import Settings, environment_for
 from redline.capture.shared_state import BLOCK_STEPS, BLOCK_TURNS, FIRST_BLOCK, LAST_STEP, STEPS, SharedState
 from tests.support.command_line import ROOT
-from tests.support.running import TORCHRUN
+from tests.support.running import PROGRAMS, TORCHRUN
 
 _SECONDS = 300
 _QUIET = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_CPP_LOG_LEVEL": "ERROR"}
@@ -130,7 +130,7 @@ def run_trial(
 ) -> TrialEnd:
     """The script of this text, started as users start it, to its end or to its last step."""
     order = _Order(folder, script, levers, plan, ranks, told)
-    known = {**os.environ, **_QUIET, "PYTHONPATH": str(ROOT / "src"), **(environment or {})}
+    known = {**os.environ, **_QUIET, "PYTHONPATH": f"{ROOT}/src:{PROGRAMS}", **(environment or {})}
     alone = [python, str(order.script)]
     ended = subprocess.run(
         [*TORCHRUN, f"--nproc-per-node={ranks}", str(order.script)] if ranks > 1 else alone,

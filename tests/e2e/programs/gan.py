@@ -6,6 +6,7 @@ A step is an iteration, that is one step of either.
 import argparse
 
 import torch
+from descent import Descent
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
@@ -17,8 +18,8 @@ def main() -> None:
     torch.manual_seed(0)
     generator = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 2))
     discriminator = nn.Sequential(nn.Linear(2, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
-    for_generator = torch.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.999))
-    for_discriminator = torch.optim.Adam(discriminator.parameters(), lr=1e-3, betas=(0.5, 0.999))
+    for_generator = Descent(generator.parameters(), lr=1e-3)
+    for_discriminator = Descent(discriminator.parameters(), lr=1e-3)
     yes, no = torch.ones(32, 1), torch.zeros(32, 1)
     for step in range(1, steps + 1):
         real, fake = torch.randn(32, 2) + 3, generator(torch.randn(32, 8))

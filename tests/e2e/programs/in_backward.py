@@ -6,6 +6,7 @@ A step is one backward pass, in which all of them step. The gradient is freed at
 import argparse
 
 import torch
+from descent import Descent
 from torch import Tensor, nn
 
 
@@ -15,9 +16,7 @@ def main() -> None:
     steps = parser.parse_args().steps
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
-    optimizers: dict[Tensor, torch.optim.Optimizer] = {
-        parameter: torch.optim.Adam([parameter], lr=1e-3) for parameter in model.parameters()
-    }
+    optimizers: dict[Tensor, Descent] = {parameter: Descent([parameter], lr=1e-3) for parameter in model.parameters()}
 
     def step_and_free(parameter: Tensor) -> None:
         optimizers[parameter].step()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 import torch.autograd.profiler as autograd_profiler
+from descent import Descent
 from torch import nn
 from torch.profiler import supported_activities
 from torch.profiler.profiler import _KinetoProfile
@@ -24,7 +25,7 @@ def sample(windows: int) -> str:
 class Training:
     def __init__(self) -> None:
         self._model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
-        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.01)
+        self._optimizer = Descent(self._model.parameters(), lr=0.01)
         self._batch = torch.rand(8, 16)
 
     def step(self) -> None:

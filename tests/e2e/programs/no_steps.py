@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed
+from descent import Descent
 
 PAUSE_S = 0.005  # of each round: what runs beside the job has the processor meanwhile
 WEIGHTS = [torch.randn(64, 64) for _ in range(4)]
@@ -39,7 +40,7 @@ def train(until_s: float, after_each: Callable[[], None] = lambda: None) -> None
 def optimize(steps: int) -> None:
     """Steps that are recognised."""
     model = torch.nn.Linear(8, 8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = Descent(model.parameters(), lr=0.1)
     for _ in range(steps):
         model(torch.randn(4, 8)).sum().backward()
         optimizer.step()

@@ -7,6 +7,7 @@ the optimizer, as it does on GPUs while it looks for its scale.
 import argparse
 
 import torch
+from descent import Descent
 from torch import nn
 
 
@@ -18,7 +19,7 @@ def main() -> None:
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1)).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = Descent(model.parameters(), lr=0.01)
     scaler = torch.amp.GradScaler(device, init_scale=256.0)
     skipped = 0
     for step in range(1, options.steps + 1):

@@ -4,12 +4,13 @@ import os
 import sys
 
 import torch
+from descent import Descent
 
 expected = os.environ.pop("EXPECTED_ARGUMENTS").split("\n")
 if sys.argv[1:] != expected or os.environ["HF_TOKEN"] not in expected:
     sys.exit(9)
 model = torch.nn.Linear(8, 8)
-optimizer = torch.optim.SGD(model.parameters())
+optimizer = Descent(model.parameters(), lr=0.001)
 for _ in range(8):
     with torch.profiler.record_function(f"load token={os.environ['HF_TOKEN']}"):
         batch = torch.ones(4, 8)

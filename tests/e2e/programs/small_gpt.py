@@ -13,10 +13,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from descent import Descent
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.data import DataLoader, Dataset
@@ -103,6 +101,9 @@ def wrapped(parallel: str) -> nn.Module:
     """The model, on all ranks whole (DDP), sharded (FSDP), or alone."""
     model = nn.Sequential(*layers())
     if parallel == "sharded":
+        from torch.distributed.device_mesh import init_device_mesh  # which loads the compiler, as the other one does
+        from torch.distributed.fsdp import fully_shard
+
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         for layer in (*model, model):
             fully_shard(layer, mesh=mesh)
@@ -112,7 +113,7 @@ def wrapped(parallel: str) -> nn.Module:
 def train(delay: Delay, profiler: profile, *, parallel: str, passes: int) -> None:
     """`passes` backward passes before each step of the optimizer, all of which exchange gradients."""
     model = wrapped(parallel)
-    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer = Descent(model.parameters(), lr=1e-3)
     for tokens in DataLoader(Tokens(delay), batch_size=None):
         delay.at("host")
         delay.at("compute")
@@ -125,6 +126,8 @@ def train(delay: Delay, profiler: profile, *, parallel: str, passes: int) -> Non
 
 
 def train_pipeline(delay: Delay, profiler: profile) -> None:
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
     rank = dist.get_rank()
     half = len(layers()) // 2
     torch.manual_seed(0)

@@ -9,9 +9,9 @@ import socket
 
 import torch
 import torch.distributed as dist
+from descent import Descent, average_gradients
 from torch import nn
 from torch.multiprocessing.spawn import spawn
-from torch.nn.parallel import DistributedDataParallel
 
 RANKS = 2
 
@@ -21,13 +21,14 @@ def train(rank: int, port: int, steps: int, fail: bool) -> None:
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     torch.set_num_threads(1)
     torch.manual_seed(rank)
-    model = DistributedDataParallel(nn.Linear(64, 64))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model = nn.Linear(64, 64)
+    optimizer = Descent(model.parameters(), lr=0.1)
     for step in range(steps):
         if fail and rank == RANKS - 1 and step == steps // 2:
             raise ValueError("no more data")
         loss = model(torch.randn(8, 64)).square().mean()
         loss.backward()
+        average_gradients(model)
         optimizer.step()
         optimizer.zero_grad()
         if rank == 0:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 import torch
+from descent import Descent
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -21,7 +22,7 @@ torch.manual_seed(0)
 torch.set_num_threads(1)
 data = TensorDataset(torch.randn(4096, 16), torch.randn(4096, 1))
 model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+optimizer = Descent(model.parameters(), lr=1e-3)
 left = False
 
 

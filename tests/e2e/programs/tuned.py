@@ -1,6 +1,6 @@
 """Trains a perceptron on the CPU as one should: large batches in memory, warmed up, a fused optimizer.
 
-`python tuned.py FILE` writes a trace of four steps.
+`python tuned.py FILE` writes a trace of three steps.
 """
 
 import sys
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
-WIDTH, BATCH, LAYERS, WARMUP, ACTIVE = 1536, 1024, 4, 2, 4
+WIDTH, BATCH, LAYERS, WARMUP, ACTIVE = 1536, 1024, 4, 1, 3
 
 
 def main() -> None:

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from redline import __version__
-from redline.artifacts import Envelope, check_envelope, open_ordinary, read_whole, refuse_unless_writable, write_atomic
+from redline.artifacts import (
+    Envelope,
+    check_envelope,
+    open_ordinary,
+    read_whole,
+    refuse_unless_writable,
+    restart_number,
+    window_number,
+    write_atomic,
+)
 from redline.errors import InputError, OutputError
 
 ENVELOPE = Envelope(kind="plan", schema_version=2, made_by="redline plan config.json")
@@ -308,3 +317,21 @@ def test_what_is_not_a_report_of_ours_is_kept(tmp_path: Path, text: str) -> None
     with pytest.raises(OutputError, match="already exists"), write_atomic(target):
         pass
     assert target.read_text() == text
+
+
+# Folders of a run are told by their names.
+
+
+@pytest.mark.parametrize(("name", "number"), [("window-0", 0), ("window-12", 12)])
+def test_a_window(name: str, number: int) -> None:
+    assert (window_number(name), restart_number(name)) == (number, None)
+
+
+@pytest.mark.parametrize(("name", "number"), [("restart-1", 1), ("restart-30", 30)])
+def test_a_restart(name: str, number: int) -> None:
+    assert (restart_number(name), window_number(name)) == (number, None)
+
+
+@pytest.mark.parametrize("name", ["", "window-", "window-x", "my-window-1", "window-1.old", "window--1", "restart-1a"])
+def test_any_other_folder(name: str) -> None:
+    assert (window_number(name), restart_number(name)) == (None, None)

@@ -1,6 +1,7 @@
 """FLOPs of recorded operators are those that torch.utils.flop_counter counts, and the documented share under a mask."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -225,18 +226,12 @@ def test_heads_that_share_keys_cost_as_if_they_did_not(tmp_path: Path) -> None:
     assert rated_flops(shared, tmp_path) == rated_flops(own, tmp_path)
 
 
-@pytest.mark.parametrize("queries", [1, 5, 8])
-@pytest.mark.parametrize("keys", [1, 5, 8])
-@pytest.mark.parametrize("shift", [-3, 0, 3])
-@pytest.mark.parametrize("left", [None, 0, 2])
-@pytest.mark.parametrize("right", [None, 0, 2])
-def test_visible_pairs(queries: int, keys: int, shift: int, left: int | None, right: int | None) -> None:
-    def visible(query: int, key: int) -> bool:
-        apart = key - (query + shift)
-        return (left is None or apart >= -left) and (right is None or apart <= right)
-
-    pairs = sum(visible(query, key) for query in range(queries) for key in range(keys))
-    assert visible_pairs(queries, keys, shift, left, right) == pairs
+def test_visible_pairs() -> None:
+    ends = (None, 0, 2)
+    for queries, keys, shift, left, right in product((1, 5, 8), (1, 5, 8), (-3, 0, 3), ends, ends):
+        apart = [key - (query + shift) for query in range(queries) for key in range(keys)]
+        pairs = sum((left is None or by >= -left) and (right is None or by <= right) for by in apart)
+        assert visible_pairs(queries, keys, shift, left, right) == pairs, (queries, keys, shift, left, right)
 
 
 # --- whole models -----------------------------------------------------------------------------------------------------

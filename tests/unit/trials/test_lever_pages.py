@@ -61,8 +61,11 @@ def test_every_file_is_a_page_of_a_lever() -> None:
 
 
 @every_page
-def test_a_page_is_whole(name: str, language: str) -> None:
+def test_a_page_is_whole_and_says_what_the_code_does(name: str, language: str) -> None:
     page = lever_page_of(name, language)
+    check_findings(page, name)
+    check_moment_and_variables(page, name, language)
+    check_messages(page, name)
     assert page.name == name
     assert all(getattr(page, part) for part in SECTIONS)
     assert page.numerics.startswith(str(KINDS[name].numerics))
@@ -76,27 +79,22 @@ def test_a_page_is_whole(name: str, language: str) -> None:
     assert blocks(page), "no lines to paste"
 
 
-@every_page
-def test_findings_are_those_of_the_lever(name: str, language: str) -> None:
-    page = lever_page_of(name, language)
+def check_findings(page: LeverPage, name: str) -> None:
     listed = [line for line in page.findings.splitlines() if line.startswith("- [")]
     assert [code for line in listed for code in CODE.findall(line)[:1]] == list(KINDS[name].findings)
     assert set(CODE.findall(page.text)) <= CODES
     assert not listed or listed == page.findings.splitlines()
 
 
-@every_page
-def test_the_moment_and_the_variables_are_those_of_the_code(name: str, language: str) -> None:
-    page, kind = lever_page_of(name, language), KINDS[name]
+def check_moment_and_variables(page: LeverPage, name: str, language: str) -> None:
+    kind = KINDS[name]
     assert (BETWEEN_STEPS[language] in page.moment) == kind.switchable
     assert (FROM_THE_BEGINNING[language] in page.moment) != kind.switchable
     if name != "env:NAME":
         assert all(f"{variable}=" in page.keep for variable, _value in kind.environment)
 
 
-@every_page
-def test_messages_that_are_quoted_are_those_of_the_code(name: str, language: str) -> None:
-    page = lever_page_of(name, language)
+def check_messages(page: LeverPage, name: str) -> None:
     quoted = [text for text in QUOTED.findall(f"{page.proof}\n{page.limits}") if text.count(" ") > 1]
     unknown = [q for q in quoted if not any(q in text or (" " in text and text in q) for text in TEXTS)]
     assert unknown == []

@@ -1,6 +1,7 @@
 """Levers that have no place say why, with the lines to paste, and leave the places of others alone."""
 
 import ast
+import subprocess
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +13,7 @@ from redline.capture.lever_kinds import KINDS, LeverKind
 from redline.capture.levers import Lever, parse_lever
 from redline.capture.places import LOADER, MODEL, OPTIMIZER, ROOT_CALL, SCRIPT, ZERO_GRAD, Place, places_in
 from redline.numerics import Numerics
-from redline.tuning.script_diff import ScriptDiff, script_diff
+from redline.tuning.script_diff import ScriptDiff, script_diff, unified_diff
 from tests.support.patching import apply_patch
 
 SCRIPT_TEXT = """\
@@ -232,3 +233,44 @@ def test_blocks_of_torch_itself_are_compiled_by_their_forward(tmp_path: Path) ->
     places = [replace(place, details=of_torch) if place.kind == MODEL else place for place in places]
     patch = _diff(tmp_path, places, "compile").patch
     assert "+for block in model.layers:\n+    block.forward = torch.compile(block.forward)\n" in patch
+
+
+# Patches that real git applies: whatever the ends of lines, the names of files and the folder in which it runs.
+
+BEFORE = "".join(f"line {number}\n" for number in range(20)).encode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (BEFORE, BEFORE.replace(b"line 3\n", b"line 3\nmore\n")),
+        (BEFORE, BEFORE.replace(b"line 3\n", b"").replace(b"line 17", "zeile ü".encode())),
+        (BEFORE.replace(b"\n", b"\r\n"), BEFORE.replace(b"\n", b"\r\n").replace(b"line 3", b"other")),
+        (BEFORE.rstrip(), BEFORE.rstrip() + b" changed"),
+        (BEFORE.rstrip(), BEFORE.rstrip() + b"\nmore"),
+        (BEFORE.rstrip(), BEFORE.replace(b"line 3\n", b"", 1).rstrip()),
+        (b"a\rb\x0cc\n", b"a\rb\x0cd\n"),
+        (b"--- a\n+++ b\n", b"--- a\n+++ c\n"),
+    ],
+)
+@pytest.mark.parametrize("name", ["job.py", "a folder/job.py", "größe.py", 'a"b\\c.py'])
+def test_git_applies_it(tmp_path: Path, name: str, before: bytes, after: bytes) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(before)
+    apply_patch(tmp_path, unified_diff(name, before, after))
+    assert path.read_bytes() == after
+
+
+def test_names_are_relative_to_the_folder_in_which_git_runs(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / "inner").mkdir()
+    path = tmp_path / "inner" / "job.py"
+    path.write_bytes(BEFORE)
+    patch = unified_diff("job.py", BEFORE, BEFORE + b"more\n")
+    subprocess.run(["git", "apply", "-"], cwd=path.parent, input=patch.encode(), check=True)
+    assert path.read_bytes() == BEFORE + b"more\n"
+
+
+def test_nothing_changed_is_no_patch() -> None:
+    assert unified_diff("job.py", BEFORE, BEFORE) == ""

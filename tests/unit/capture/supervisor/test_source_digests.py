@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -30,18 +30,21 @@ from tests.support.command_line import ROOT
 
 RECORDED = ROOT / "tests" / "data" / "recorded"
 ENOUGH_S = 300.0  # only guards against a hang
+HANGS = ("sh", "-c", "exec sleep 1000")
+# Hangs at first, then digests: what is ended in between is at its first trace, whatever else runs.
+HANGS_ONCE = ("sh", "-c", 'mkdir "$0" 2>/dev/null && exec sleep 1000; exec "$@"')
 
 
 class Watched:
     """A run of two ranks whose windows are captured when a test says so, and its watcher's digests."""
 
-    def __init__(self, folder: Path, **plan: object) -> None:
+    def __init__(self, folder: Path, program: Sequence[str] | None = None, **plan: object) -> None:
         self.folder = folder
         self.shared = SharedState.make(2)
         self._times = count(1)
         self._slots = [self.shared.slot(rank) for rank in (0, 1)]
         plan_ = DigestPlan(**plan)  # type: ignore[arg-type]
-        self.digests = SourceDigests(folder, plan_, digest_program(), self.slots)
+        self.digests = SourceDigests(folder, plan_, program or digest_program(), self.slots)
         self.supervisor = Supervisor(command(None, ["x.py"]), Settings({}), self.shared, lambda: None)
         self.supervisor.other_ended = self.digests.ended
 
@@ -76,10 +79,10 @@ class Watched:
         self.digests.give_up()
         return self.digests.record()
 
-    def at_work(self) -> int:
-        """The process that digests, once it is there."""
+    def hanging(self) -> int:
+        """The process that was to digest, once it hangs."""
         self.digests.look()
-        return wait_for(lambda: next((pid for pid in children() if "digest_child" in words_of(pid)), 0))
+        return wait_for(lambda: next((pid for pid in children() if words_of(pid).startswith("sleep 1000")), 0))
 
     def left(self) -> list[str]:
         """Files of the run."""
@@ -191,10 +194,11 @@ def test_a_window_that_a_rank_is_yet_to_reach_is_not_decided_on(tmp_path: Path) 
 
 
 def test_a_killed_process_costs_the_rank_that_it_was_at(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, keep_traces=0)
+    once = str(tmp_path / "hung")
+    watched = Watched(tmp_path / "run", [*HANGS_ONCE, once, *digest_program()], keep_traces=0)
     for rank in (0, 1):
         watched.captured(1, rank, RECORDED / f"ddp_rank{rank}.pt.trace.json.gz")
-    os.kill(watched.at_work(), signal.SIGKILL)
+    os.kill(watched.hanging(), signal.SIGKILL)
     record = watched.done()
     assert [(made.rank, made.state) for made in record.newest] == [(0, "failed"), (1, "written")]
     assert watched.left() == ["digests/window-1/rank-1.digest", "window-1/rank-0.trace.json.gz"]
@@ -220,22 +224,21 @@ def test_a_torn_trace_is_said_and_kept(tmp_path: Path) -> None:
     assert unread.endswith("; its trace is kept")
 
 
-def test_a_process_that_hangs_is_ended_and_said(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_digests, "_QUIET_S", 1.5)
+def test_a_process_that_hangs_is_ended_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_digests, "_QUIET_S", 0.5)
+    watched = Watched(tmp_path, HANGS)
     watched.captured(1, 0, RECORDED / "ddp_rank0.pt.trace.json.gz")
-    pid = watched.at_work()
-    os.kill(pid, signal.SIGSTOP)
+    pid = watched.hanging()
     record = watched.done()
     assert not is_alive(pid)
-    assert [(made.state, made.why) for made in record.newest] == [("failed", "digesting took more than 1.5 s")]
+    assert [(made.state, made.why) for made in record.newest] == [("failed", "digesting took more than 0.5 s")]
     assert watched.left() == ["window-1/rank-0.trace.json.gz"]
 
 
 def test_the_end_of_the_job_waits_so_long_and_no_longer(tmp_path: Path) -> None:
-    watched = Watched(tmp_path, wait_s=0.5)
+    watched = Watched(tmp_path, HANGS, wait_s=0.5)
     watched.captured(1, 0, RECORDED / "ddp_rank0.pt.trace.json.gz")
-    pid = watched.at_work()
-    os.kill(pid, signal.SIGSTOP)
+    pid = watched.hanging()
     record = watched.done(0.5)
     assert not is_alive(pid)
     assert (record.written, record.failed) == (0, 0)

@@ -1,6 +1,7 @@
 """Programs that are started to be compared: with which environment, how failures are told, and what is left of them."""
 
 import importlib.util
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from redline.capture.process import is_alive
 from redline.capture.settings import Settings
 from redline.capture.supervisor.trial_command import trial_command
 from redline.capture.supervisor.trial_job import start_trial
+from tests.support.running import PROGRAMS
 
 
 def _settings(folder: Path | None = None, **others: object) -> Settings:
@@ -47,6 +49,7 @@ def test_the_error_of_a_job_is_told_not_what_it_printed_last(tmp_path: Path) -> 
 
 WITH_WORKERS = """
 import sys, time, torch
+from descent import Descent
 
 
 class SlowStream:
@@ -60,7 +63,7 @@ class SlowStream:
 sys.stdout = SlowStream()
 loader = torch.utils.data.DataLoader(torch.zeros(10_000, 1), batch_size=1, num_workers=2)
 model = torch.nn.Linear(1, 1)
-optimizer = torch.optim.SGD(model.parameters())
+optimizer = Descent(model.parameters(), lr=0.1)
 for batch in loader:
     model(batch).sum().backward()
     optimizer.step()
@@ -68,7 +71,8 @@ for batch in loader:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-def test_workers_that_end_with_a_job_are_no_failure_of_it(tmp_path: Path) -> None:
+def test_workers_that_end_with_a_job_are_no_failure_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS), prepend=os.pathsep)
     words = [sys.executable, _script(tmp_path, WITH_WORKERS)]
     with start_trial(trial_command(words, folder=tmp_path), _settings()) as job:
         job.end_after(4)

@@ -12,13 +12,18 @@ from redline.errors import InputError, UnknownHardwareError
 from redline.hardware.machine import Figure, FigureSource, Machine
 from redline.hardware.profile import save_profile
 from redline.job.read_files import JobOptions
-from redline.ledger.job.combine import combine
+from redline.ledger.job.combine import KernelTable, combine, host_activities_of, kernels_of
 from redline.ledger.job.digests import digest_job
 from redline.ledger.job.first_screen import outline_of
 from redline.ledger.rank.digest import Digest
-from redline.ledger.rank.digest_file import save_digest
+from redline.ledger.rank.digest_file import decoded, encoded, save_digest
+from redline.ledger.rank.host_activity import added
+from redline.ledger.rank.kernel_table import merged
+from redline.report.diagnose.tables import TABLES
 from redline.trace.reader import ReadOptions
-from tests.support.events import document, kernel, launch, op
+from tests.support.events import Event, document, kernel, launch, op, region
+from tests.support.made_digests import distinct_digests
+from tests.support.rules.matching import digest, step
 from tests.support.traces.synthetic import JobSpec, ParallelSizes, Straggler, rank_file_name, simulate_job, write_rank
 
 OPTIONS = JobOptions(jobs=1, use_cache=False)
@@ -152,3 +157,80 @@ def test_several_processes_and_the_cache_change_nothing(tmp_path: Path) -> None:
     expected = outline_of(combine(digests(paths)))
     for _ in range(2):
         assert outline_of(combine(digests(paths, options=JobOptions(jobs=2, use_cache=True)))) == expected
+
+
+# Phases of the average step: sums of all ranks, or none where one rank does not tell them.
+
+
+def trained(optimizer_us: float, rank: int = 0) -> Digest:
+    node = op("autograd::engine::evaluate_function: MmBackward0", 40, 20, **{"Sequence number": 1, "Fwd thread id": 1})
+    events: list[Event] = [
+        step(0, 0, 60 + optimizer_us),
+        op("aten::mm", 0, 30, **{"Sequence number": 1, "Fwd thread id": 0}),
+        node,
+        region("Optimizer.step#SGD.step", 60, optimizer_us),
+    ]
+    return digest(document(events, rank=rank, world_size=2))
+
+
+def test_phases_are_of_the_average_step_of_a_rank() -> None:
+    rows = {str(row.phase): row for row in combine([trained(40), trained(60, rank=1)]).phases}
+    assert list(rows) == ["input", "forward", "backward", "optimizer", "between"]
+    assert rows["forward"].time_ns == 40_000
+    assert (rows["forward"].device_ns, rows["forward"].host_ns) == (30_000, 10_000)
+    assert rows["optimizer"].time_ns == 50_000
+    assert sum(row.share for row in rows.values()) == pytest.approx(1)
+
+
+def test_a_digest_keeps_them() -> None:
+    made = trained(40)
+    assert decoded(encoded(made, "a test"), "a.digest").phases == made.phases
+
+
+def test_a_rank_that_does_not_tell_leaves_none() -> None:
+    silent = digest(document([kernel("gemm", 0, 50)], rank=1, world_size=2))
+    found = combine([trained(40), silent])
+    assert found.phases == ()
+    assert not TABLES["phases"](found, verbose=False).rows
+
+
+def test_the_table_leaves_out_phases_that_take_no_time() -> None:
+    shown = TABLES["phases"](combine([trained(40)]), verbose=False)
+    assert [row[:3] for row in shown.rows] == [
+        ("forward", "40.00 us", "40.0 %"),
+        ("backward", "20.00 us", "20.0 %"),
+        ("optimizer", "40.00 us", "40.0 %"),
+    ]
+
+
+# Tables of all ranks added up in columns: the same rows as adding them up one by one.
+
+RANKS = tuple(distinct_digests(3, simulated=8))
+
+
+def test_rows_are_those_of_adding_one_by_one() -> None:
+    ranks = [*RANKS, *RANKS[:2]]
+    kernels, activities = kernels_of(ranks), host_activities_of(ranks)
+    assert list(map(repr, kernels)) == list(map(repr, merged(row for rank in ranks for row in rank.kernels)))
+    assert list(activities) == list(added(row for rank in ranks for row in rank.doing))
+    assert len(kernels) == sum(len(rank.kernels) for rank in RANKS)
+    assert repr(kernels[-1]) == repr(list(kernels)[-1])
+    assert list(map(repr, kernels[2:4])) == list(map(repr, kernels))[2:4]
+
+
+def test_equal_times_are_in_order_of_their_keys() -> None:
+    ranks = [replace(rank, kernels=[replace(row, time_ns=5) for row in rank.kernels]) for rank in RANKS]
+    assert [row.key for row in kernels_of(ranks)] == sorted(row.key for rank in ranks for row in rank.kernels)
+
+
+def test_sums_beyond_63_bits_are_right_too() -> None:
+    row = replace(RANKS[0].kernels[0], flops=2**62)
+    ranks = [replace(RANKS[0], kernels=[row])] * 4
+    assert [one.flops for one in kernels_of(ranks)] == [2**64]
+
+
+def test_there_is_no_row_beyond_the_last() -> None:
+    kernels = kernels_of(RANKS)
+    assert isinstance(kernels, KernelTable)
+    with pytest.raises(IndexError):
+        kernels[len(kernels)]

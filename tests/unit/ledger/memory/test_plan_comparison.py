@@ -1,12 +1,21 @@
 """A plan beside what was measured: the fullest device, amounts that one side alone knows, and what they add up to."""
 
+from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from redline.ledger.accounts import MemoryAccount
 from redline.ledger.memory.device_memory import HOST
-from redline.ledger.memory.plan_comparison import ComparedBytes, compare_plan
+from redline.ledger.memory.plan_comparison import (
+    ACCOUNT_OF_PART,
+    OUTSIDE_PART,
+    ComparedBytes,
+    compare_plan,
+    planned_accounts,
+)
+from redline.plan.train.step_cost import MemoryUse
 from tests.support.made_snapshots import MIB
 from tests.support.memory_plans import measured, planned
 
@@ -51,3 +60,24 @@ def test_the_host_of_a_gpu_is_not_what_was_planned(tmp_path: Path) -> None:
 def test_what_is_outside_of_torch_is_that_of_the_device(tmp_path: Path) -> None:
     compared = compare_plan(planned(), [measured(tmp_path, 10)], lambda device: device.peak.live_bytes)
     assert compared.outside.difference_bytes == (500 - 11) * MIB
+
+
+# Every part of a plan's memory has one account of the ledger, or is outside of it.
+
+MEASURED_ONLY = {MemoryAccount.BACKWARD, MemoryAccount.INPUTS, MemoryAccount.UNKNOWN}
+
+
+def test_every_part_of_a_plan_has_a_place() -> None:
+    assert {*ACCOUNT_OF_PART, OUTSIDE_PART} == {field.name for field in fields(MemoryUse)}
+    assert max(Counter(ACCOUNT_OF_PART.values()).values()) == 1
+
+
+def test_accounts_that_plans_do_not_know_are_those_of_a_run_alone() -> None:
+    assert set(MemoryAccount) - set(ACCOUNT_OF_PART.values()) == MEASURED_ONLY
+
+
+def test_bytes_are_whole_and_none_is_lost() -> None:
+    parts = {field.name: 1000.4 * number for number, field in enumerate(fields(MemoryUse), start=1)}
+    accounts = planned_accounts(parts)
+    assert accounts[MemoryAccount.PARAMETERS] == 1000
+    assert abs(sum(accounts.values()) - sum(parts.values()) + parts[OUTSIDE_PART]) < len(parts)

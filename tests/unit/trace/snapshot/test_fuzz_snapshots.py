@@ -12,7 +12,7 @@ from redline.job.read_failures import attempted
 from redline.ledger.memory.device_memory import read_device_memories
 from tests.support.made_snapshots import MadeAllocator, random_allocator
 
-_MUTANTS, _PARTS = 20_000, 10
+_MUTANTS, _PARTS = 20_000, 20
 _MOST_S = 5.0  # of CPU time for one mutant, on a busy machine
 _SPECIAL = [
     b".",

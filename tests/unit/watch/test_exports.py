@@ -180,11 +180,11 @@ def test_mlflow_has_each_window_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_wandb_offline_leaves_a_run(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
     code = (
-        "from tests.unit.watch.exports.test_exports import write_all\n"
+        "from tests.unit.watch.test_exports import write_all\n"
         "from pathlib import Path\n"
         "write_all('wandb=redline-test')\n"
     )
-    root = Path(__file__).parents[4]
+    root = Path(__file__).parents[3]
     environment = {**os.environ, "WANDB_MODE": "offline", "PYTHONPATH": f"{root / 'src'}:{root}"}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=300)
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")

@@ -19,7 +19,7 @@ from redline.plan.job import (
     recovery_named,
 )
 
-PAGE = (Path(__file__).parents[4] / "docs" / "explanation" / "goodput.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "goodput.md").read_text()
 SENTENCES = " ".join(PAGE.split())
 NODES, PER_NODE = 233, 1e-4
 HOUR_S, DAY_S = 3600.0, 86_400.0
