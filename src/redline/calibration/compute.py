@@ -79,8 +79,7 @@ class _Timings:
     flops: np.ndarray
     bytes: np.ndarray
     time_ns: np.ndarray
-    spread: np.ndarray
-    """Half of the interval of each time, as a share of it."""
+    spread: np.ndarray  # half of the interval of each time, as a share of it
 
     @classmethod
     def of(cls, points: Sequence[KernelPoint]) -> _Timings:

@@ -53,8 +53,7 @@ def _text(path: Path) -> str:
     return path.read_text().strip() if path.is_file() else ""
 
 
-STREAMS = {"copy": 2, "triad": 3, "sum": 1}
-"""How many arrays each takes."""
+STREAMS = {"copy": 2, "triad": 3, "sum": 1}  # how many arrays each takes
 _FIRST_BYTES = 16 << 10
 _STEP, _QUICK_STEP = 4, 8
 _FEWEST_BYTES, _MOST_BYTES = 256 << 20, 4 << 30

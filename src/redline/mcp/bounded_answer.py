@@ -9,8 +9,7 @@ from typing import Any
 from redline.artifacts.masking import masked
 from redline.report.terminal import is_hidden
 
-MOST_BYTES = 8192
-"""Of the text of one answer, as UTF-8."""
+MOST_BYTES = 8192  # of the text of one answer, as UTF-8
 _MOST_LETTERS = 6_000  # of one text of ours, such as a section of a page
 _DIGITS = 6  # significant, of a number that was computed
 

@@ -39,10 +39,8 @@ class Ran:
 
     record: RunRecord
     ended: Ended
-    folder: Path | None
-    """None where nothing could be written."""
-    speaks: bool
-    """Whether this process is the one of the job that tells the user."""
+    folder: Path | None  # None where nothing could be written
+    speaks: bool  # whether this process is the one of the job that tells the user
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +52,7 @@ class Watching:
     mask: SignalMask | None = None
     """Of the signals that the job begins with, where the caller holds some; None for those that are held now."""
     stalled: Callable[[Stall, Path | None], None] = lambda stall, path: None
-    digests: DigestPlan | None = None
-    """How to digest windows where their ranks ran; None where they are not."""
+    digests: DigestPlan | None = None  # how to digest windows where their ranks ran; None where they are not
 
 
 def run(

@@ -37,8 +37,7 @@ class RankTimes:
     rank: int
     host: str
     device: str
-    wall_ns: Sequence[Sequence[float]]
-    """By pass; passes lie apart in time."""
+    wall_ns: Sequence[Sequence[float]]  # by pass; passes lie apart in time
     cpu_share: Sequence[float]
     """Processor time that it got in each, as a share of the wall time; empty where the work is not the processor's."""
 
@@ -137,10 +136,8 @@ class PairTimes:
     One time for each of several passes: the fastest of it.
     """
 
-    latency_ns: Sequence[float]
-    """Of the smallest message."""
-    transfer_ns: Sequence[float]
-    """Of a large one."""
+    latency_ns: Sequence[float]  # of the smallest message
+    transfer_ns: Sequence[float]  # of a large one
 
 
 def pair_speeds(times: Mapping[Pair, PairTimes], nodes: Sequence[int], transfer_bytes: int) -> tuple[PairSpeed, ...]:
@@ -202,8 +199,7 @@ class Who:
     device: str
 
 
-Samples = list[tuple[float, float]]
-"""Wall time of one piece of work in ns, and the share of processor time."""
+Samples = list[tuple[float, float]]  # wall time of one piece of work in ns, and the share of processor time
 
 
 def work_samples(world: Circle, device: ProbeDevice, count: int) -> Samples:

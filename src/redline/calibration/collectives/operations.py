@@ -46,10 +46,8 @@ _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sc
 class Circle:
     """The ranks that take part, and which of them this process is."""
 
-    group: dist.ProcessGroup | None
-    """None is the world."""
-    ranks: tuple[int, ...]
-    """Of the world, in the order of the group. The first is the root."""
+    group: dist.ProcessGroup | None  # None is the world
+    ranks: tuple[int, ...]  # of the world, in the order of the group. The first is the root.
     position: int
     device: torch.device
 

@@ -29,12 +29,10 @@ class OperationExample:
     """One operation, on tensors small enough to be read."""
 
     operation: str
-    before: tuple[tuple[int, ...], ...]
-    """By rank; empty where a rank gives nothing."""
+    before: tuple[tuple[int, ...], ...]  # by rank; empty where a rank gives nothing
     after: tuple[tuple[int, ...] | None, ...]
     """By rank; empty where a rank gets nothing, None where what its tensor holds is not defined."""
-    correct: bool
-    """Whether all of it is what the definition says."""
+    correct: bool  # whether all of it is what the definition says
 
 
 RESULT = "result.json"
@@ -46,11 +44,9 @@ class RankFailure:
     """Why a rank ended early."""
 
     rank: int
-    at_ns: int
-    """Since the epoch: where one rank fails, others lose their partner and fail after it."""
+    at_ns: int  # since the epoch: where one rank fails, others lose their partner and fail after it
     line: str
-    is_usage: bool = False
-    """What the user asked for makes no sense."""
+    is_usage: bool = False  # what the user asked for makes no sense
 
 
 def failure_path(folder: Path, rank: int) -> Path:

@@ -80,8 +80,7 @@ class CollectiveBudget:
     """How much time may be spent."""
 
     seconds: float
-    call_limit_s: float
-    """A case is dropped where one call takes longer than this, and so are those of larger messages."""
+    call_limit_s: float  # a case is dropped where one call takes longer than this, and so are those of larger messages
 
 
 class Harness:

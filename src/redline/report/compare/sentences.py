@@ -190,8 +190,7 @@ MEMORY: Mapping[str, str] = {
     ALLOCATED: marked("allocated on the device"),
     RESERVED: marked("reserved on the device"),
 }
-_SIZES = (marked("{bytes}, {count} ranks"), marked("{count} ranks"))
-"""Of collectives, as the comparison writes them."""
+_SIZES = (marked("{bytes}, {count} ranks"), marked("{count} ranks"))  # of collectives, as the comparison writes them
 
 
 def context_name(what: str) -> str:
