@@ -77,17 +77,13 @@ def unified_diff(name: str, before: bytes, after: bytes) -> str:
     names = [f"{sign} {_quoted(f'{side}/{name}')}\n" for sign, side in (("---", "a"), ("+++", "b"))]
     hunks = difflib.unified_diff(_hunk_lines(before), _hunk_lines(after), n=_CONTEXT)
     body = list(hunks)[2:]
-    return "".join([*names, *map(_ended, body)])
+    return "".join([*names, *map(lambda line: line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}", body)])
 
 
 def _hunk_lines(data: bytes) -> list[str]:
     """As git counts them: a line ends with a line feed and nothing else."""
     *lines, rest = data.decode().split("\n")
     return [*(f"{line}\n" for line in lines), *([rest] if rest else [])]
-
-
-def _ended(line: str) -> str:
-    return line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}"
 
 
 def _quoted(name: str) -> str:

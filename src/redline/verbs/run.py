@@ -216,16 +216,13 @@ def _tell(
     settings.folder = str(folder or "")
     settings.board = shared.path if shared else ""
     settings.slots = shared.slots if shared else 0
-    settings.sitecustomize_failed = _has_failed("sitecustomize")
+    settings.sitecustomize_failed = (
+        "sitecustomize" not in sys.modules and PathFinder.find_spec("sitecustomize", sys.path[1:]) is not None
+    )
     settings.elastic = command.elastic
     settings.local_size = command.processes
     if where is not None:
         settings.rank = where.rank
-
-
-def _has_failed(name: str) -> bool:
-    """Whether this module, which Python imports when it starts, is there and was not imported."""
-    return name not in sys.modules and PathFinder.find_spec(name, sys.path[1:]) is not None
 
 
 def _world(own: Sequence[RankRecord], where: Position | None) -> int:

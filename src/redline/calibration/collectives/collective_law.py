@@ -50,16 +50,12 @@ def _others(ranks: int) -> float:
     return (ranks - 1) / ranks
 
 
-def _twice_others(ranks: int) -> float:
-    return 2 * (ranks - 1) / ranks
-
-
 OPERATIONS = {
     operation.name: operation
     for operation in (
         Operation(name="broadcast", bus_factor=_one),
         Operation(name="reduce", bus_factor=_one),
-        Operation(name="all_reduce", bus_factor=_twice_others),
+        Operation(name="all_reduce", bus_factor=lambda ranks: 2 * (ranks - 1) / ranks),
         Operation(name="gather", bus_factor=_others, gives="part", takes="whole", rooted="takes"),
         Operation(name="all_gather", bus_factor=_others, gives="part", takes="whole"),
         Operation(name="scatter", bus_factor=_others, gives="whole", takes="part", rooted="gives"),

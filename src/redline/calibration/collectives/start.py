@@ -199,13 +199,9 @@ def failure(folder: Path, tail: Sequence[str], code: int) -> RedlineError:
         if first.is_usage:
             return UsageError(f"calibrate: {first.line}")
         return InputError(f"the collectives could not be measured: rank {first.rank} failed\n{first.line}")
-    cause = tail[_position(tail, "Root Cause") :]
+    cause = tail[next((at for at, line in enumerate(tail) if line.startswith("Root Cause")), len(tail)) :]
     killed = next((match[1] for line in cause if (match := _SIGNAL.search(line))), None)
     if killed is not None:
         return InputError(f"the collectives could not be measured: a rank was ended by {killed}")
     said = next((line.strip() for line in reversed(tail) if _ERROR.search(line)), f"exit code {code}")
     return InputError(f"the collectives could not be measured: torchrun failed\n{said[:300]}")
-
-
-def _position(lines: Sequence[str], beginning: str) -> int:
-    return next((at for at, line in enumerate(lines) if line.startswith(beginning)), len(lines))

@@ -169,7 +169,9 @@ def _sections(calibration: Calibration, machine: Machine) -> Iterator[Section]:
     yield Section(name="catalogue", link=_("Catalogue"), title=_("Published and measured"), blocks=_against(machine))
     yield Section(name="conditions", link=_("Conditions"), title=_("Conditions"), blocks=_conditions(calibration))
     yield Section(
-        name="definitions", title=_("How each number is defined"), blocks=(LabelledLines(lines=_definitions()),)
+        name="definitions",
+        title=_("How each number is defined"),
+        blocks=(LabelledLines(lines=tuple((_(term), _(text)) for term, text in _DEFINITIONS)),),
     )
 
 
@@ -388,8 +390,3 @@ _DEFINITIONS: Sequence[tuple[str, str]] = (
         ),
     ),
 )
-
-
-def _definitions() -> tuple[tuple[str, str], ...]:
-    """Terms and what they mean, in the language that is spoken now."""
-    return tuple((_(term), _(text)) for term, text in _DEFINITIONS)

@@ -113,25 +113,17 @@ def bandwidths(calibration: Calibration, *, verbose: bool) -> ReportTable:
     """By size, so that caches are seen."""
     points = [point for point in calibration.bandwidths if point.kind in STREAMS]
     kinds = [kind for kind in STREAMS if any(point.kind == kind for point in points)]
-    by_place = {(_doublings(point), point.kind): point for point in points}
+    by_place = {(round(log2(max(point.working_bytes, 1))), point.kind): point for point in points}
     places = sorted({place for place, _kind in by_place})
     rows = (
-        (_size(by_place, place, kinds), *(_speed(by_place.get((place, kind))) for kind in kinds))
+        (
+            format_buffer(next(by_place[place, kind].working_bytes for kind in kinds if (place, kind) in by_place)),
+            *(_speed(by_place.get((place, kind))) for kind in kinds),
+        )
         for place in (places if verbose else spread_out(places, MOST_SIZES))
     )
     head = (_("working set"), *(say.named(say.MOVEMENTS, kind) for kind in kinds))
     return shown(_("memory bandwidth by size"), head, rows)
-
-
-def _doublings(point: BandwidthPoint) -> int:
-    """Working sets of about the same size are one row."""
-    return round(log2(max(point.working_bytes, 1)))
-
-
-def _size(bandwidth_points: dict[tuple[int, str], BandwidthPoint], place: int, kinds: Sequence[str]) -> str:
-    return format_buffer(
-        next(bandwidth_points[place, kind].working_bytes for kind in kinds if (place, kind) in bandwidth_points)
-    )
 
 
 def _speed(point: BandwidthPoint | None) -> str:

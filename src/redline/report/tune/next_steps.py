@@ -58,7 +58,9 @@ def pasted_levers(result: TuneResult) -> list[PastedLever]:
         PastedLever(
             lever=lever.lever,
             why=lever.why,
-            lines=_lines(lever.lever, lever.lines),
+            lines=lever.lines
+            if "\n" not in lever.lines
+            else lever_page_of(parse_lever(lever.lever).kind.name, spoken()).keep,
             explained_by=f"redline explain {short_name(parse_lever(lever.lever).kind.name)}",
         )
         for lever in result.diff.unplaced
@@ -82,11 +84,6 @@ def _patch_purpose(result: TuneResult) -> str:
     if result.diff is None or not result.diff.unplaced:
         return _("to put them into your own files")
     return _("to put {levers} into your own files").format(levers=listed(result.diff.placed))
-
-
-def _lines(lever: str, lines: str) -> str:
-    """Those of the page in the language that is spoken now; the search wrote them in English."""
-    return lines if "\n" not in lines else lever_page_of(parse_lever(lever).kind.name, spoken()).keep
 
 
 def _written(result: TuneResult, name: str) -> str:
