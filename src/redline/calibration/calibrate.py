@@ -242,7 +242,6 @@ class _Run:
         return tuple(law for law in fitted.values() if law is not None), tuple(declined)
 
     def declined(self) -> Iterator[Declined]:
-        """What cannot be measured here, and what there was no time for."""
         for module in self._chosen:
             samples = self.samples[module]
             yield from samples.declines()

@@ -47,7 +47,7 @@ def rate(amount: float, time_ns: Estimate) -> Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelPoint:
+class Kernel:
     """One matmul, convolution or attention of one shape."""
 
     family: str  # matmul, convolution or attention
@@ -55,6 +55,12 @@ class KernelPoint:
     shape: str  # as a person writes it: 1024x1024x4096 is m x n x k
     flops: int
     bytes: int  # read and written once each
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelPoint(Kernel):
+    """One that was timed."""
+
     time_ns: Estimate
 
     @property

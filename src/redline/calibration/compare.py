@@ -113,7 +113,6 @@ def verdict_of(first: Estimate, second: Estimate, unit: str) -> ComparisonVerdic
 
 
 def figures(calibration: Calibration) -> Iterator[CalibrationFigure]:
-    """In the order in which they are shown."""
     yield from _compute(calibration)
     yield from _memory(calibration)
     yield from _overhead(calibration)

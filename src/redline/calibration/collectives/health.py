@@ -122,7 +122,6 @@ def tournament(count: int) -> list[list[Pair]]:
 
 
 def pairs_declined(ranks: int, pairs: int) -> tuple[Declined, ...]:
-    """What the pairings left out."""
     if pairs >= ranks * (ranks - 1) // 2:
         return ()
     why = f"there are {ranks:,} ranks: each was measured with at most {_MOST_ROUNDS} of the others"

@@ -54,7 +54,6 @@ def failure_path(folder: Path, rank: int) -> Path:
 
 
 def failures(folder: Path) -> Iterator[RankFailure]:
-    """The first one first."""
     import msgspec
 
     failures_read = [msgspec.json.decode(path.read_bytes(), type=RankFailure) for path in folder.glob(_FAILURES)]
