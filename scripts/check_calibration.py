@@ -35,8 +35,7 @@ import torch
 
 from redline.calibration import compute, intensity, matmuls, memory
 from redline.calibration.bench import BenchmarkCase, Samples, TimingBudget, take
-from redline.calibration.calibration_record import Estimate, Peak, Roofline, rate
-from redline.calibration.compute import Kernel
+from redline.calibration.calibration_record import Estimate, Kernel, Peak, Roofline, rate
 from redline.calibration.compute import peaks as peaks_of
 from redline.calibration.device import ProbeDevice
 from redline.calibration.intensity import Load

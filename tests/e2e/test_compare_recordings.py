@@ -75,7 +75,7 @@ def test_a_plan_and_its_run(job: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert sum(exact) == Fraction(step["exact_difference_ns"])
     assert record["phases"] == []  # the plan of a module does not tell its passes apart
     assert main(["compare", *words]) == 0
-    assert "A plan and its run: the plan predicted " in capsys.readouterr().out
+    assert "before is a plan, after is a recording." in capsys.readouterr().out
 
 
 def test_two_runs_have_their_memory_compared_and_no_secret_told(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,20 +109,16 @@ class BenchmarkCase(Generic[Key]):
     key: Key
     prepare: Callable[[], Callable[[], object]]
     """Makes what the call needs, and gives the call. Whatever it raises means: this cannot be measured here."""
-    about: str
-    """For people: what was declined, if it was."""
+    about: str  # for people: what was declined, if it was
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingBudget:
     """How much time may be spent."""
 
-    rounds: int
-    """Samples of each case in one pass."""
-    sample_ns: int
-    """A sample is as many calls in a row as take this long, or one call."""
-    call_limit_ns: int
-    """No case whose single call takes longer is measured further."""
+    rounds: int  # samples of each case in one pass
+    sample_ns: int  # a sample is as many calls in a row as take this long, or one call
+    call_limit_ns: int  # no case whose single call takes longer is measured further
 
 
 @dataclass

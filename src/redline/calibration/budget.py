@@ -26,12 +26,10 @@ class Budget:
         self._began_s = time.monotonic()
 
     def left_s(self) -> float:
-        """Of the time for measuring."""
         return 0.0 if self.stopped_by else max(0.0, self._began_s + self.measuring_s - time.monotonic())
 
     @property
     def measuring_s(self) -> float:
-        """All of the time for measuring."""
         return _MEASURING * self.seconds
 
     @property
@@ -45,7 +43,6 @@ class Budget:
 
     @property
     def why_over(self) -> str:
-        """Why something was not measured."""
         return f"stopped by {self.stopped_by}" if self.stopped_by else f"no time was left of {self.seconds:g} s"
 
     @contextmanager

@@ -41,12 +41,9 @@ Tell = Callable[[str], None]
 class Extent:
     """How much a calibration does where nothing holds it up."""
 
-    budget_s: float
-    """In which it has to end, whatever holds it up."""
-    passes: int
-    """At most; after the second pass, no further one begins that would likely end too late."""
-    passes_s: float
-    """For all of them."""
+    budget_s: float  # in which it has to end, whatever holds it up
+    passes: int  # at most; after the second pass, no further one begins that would likely end too late
+    passes_s: float  # for all of them
     effort: TimingBudget
     sustain_s: float
 
@@ -245,7 +242,6 @@ class _Run:
         return tuple(law for law in fitted.values() if law is not None), tuple(declined)
 
     def declined(self) -> Iterator[Declined]:
-        """What cannot be measured here, and what there was no time for."""
         for module in self._chosen:
             samples = self.samples[module]
             yield from samples.declines()

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from redline.hardware.machine import WIDEST, too_wide
 
-FAMILIES = ("compute", "memory", "overhead", "roofline", "collectives")
-"""What can be asked for by name."""
+FAMILIES = ("compute", "memory", "overhead", "roofline", "collectives")  # what can be asked for by name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,12 +16,10 @@ class Estimate:
     """One number that was measured several times."""
 
     value: float
-    low: float
-    """The value and both ends are of the same unit; the interval includes what the machine's noise adds."""
+    low: float  # the value and both ends are of the same unit; the interval includes what the machine's noise adds
     high: float
     samples: int
-    outliers: int = 0
-    """Samples far from the others. They were not left out: the median does not mind them."""
+    outliers: int = 0  # samples far from the others. They were not left out: the median does not mind them.
 
     @property
     def spread(self) -> float:
@@ -50,18 +47,20 @@ def rate(amount: float, time_ns: Estimate) -> Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelPoint:
+class Kernel:
     """One matmul, convolution or attention of one shape."""
 
-    family: str
-    """matmul, convolution or attention."""
-    dtype: str
-    """As in `hardware.machine.DTYPES`; fp32-as-bf16 where fp32 may be computed in bf16."""
-    shape: str
-    """As a person writes it: 1024x1024x4096 is m x n x k."""
+    family: str  # matmul, convolution or attention
+    dtype: str  # as in `hardware.machine.DTYPES`; fp32-as-bf16 where fp32 may be computed in bf16
+    shape: str  # as a person writes it: 1024x1024x4096 is m x n x k
     flops: int
-    bytes: int
-    """Read and written once each."""
+    bytes: int  # read and written once each
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelPoint(Kernel):
+    """One that was timed."""
+
     time_ns: Estimate
 
     @property
@@ -77,8 +76,7 @@ class Law:
     compute_flops_per_s: Estimate
     memory_bytes_per_s: Estimate
     fixed_ns: Estimate
-    error_median: float
-    """Of shapes that the fit had not seen: predicted / measured - 1, without its sign."""
+    error_median: float  # of shapes that the fit had not seen: predicted / measured - 1, without its sign
     error_p90: float
     points: int
 
@@ -92,15 +90,11 @@ class Peak:
     """The best rate of matmuls in one type: in a short burst, and when the machine has been busy for long."""
 
     dtype: str
-    shape: str
-    """The shape that was fastest."""
+    shape: str  # the shape that was fastest
     burst_flops_per_s: Estimate
-    sustained_flops_per_s: Estimate | None
-    """None where it was not measured."""
-    sustained_s: float
-    """For how long the machine was kept busy."""
-    curve: tuple[tuple[float, float], ...] = ()
-    """Seconds since the start, and FLOP/s in the time around."""
+    sustained_flops_per_s: Estimate | None  # None where it was not measured
+    sustained_s: float  # for how long the machine was kept busy
+    curve: tuple[tuple[float, float], ...] = ()  # seconds since the start, and FLOP/s in the time around
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -110,10 +104,8 @@ class Peak:
 class BandwidthPoint:
     """One way to move memory, at one size."""
 
-    kind: str
-    """copy, triad, sum, allocate; to_device and to_host, each with _pinned or _pageable."""
-    working_bytes: int
-    """Of all arrays together: what has to fit into a cache to be fast."""
+    kind: str  # copy, triad, sum, allocate; to_device and to_host, each with _pinned or _pageable
+    working_bytes: int  # of all arrays together: what has to fit into a cache to be fast
     moved_bytes: int
     """Read and written, as the program sees it: a cache line that is fetched before it is written is not counted."""
     time_ns: Estimate
@@ -130,8 +122,7 @@ class BandwidthPoint:
 class OverheadPoint:
     """What one small thing costs, whatever the size of the data."""
 
-    name: str
-    """See `probes.overhead` for the names."""
+    name: str  # see `probes.overhead` for the names
     time_ns: Estimate
 
 
@@ -180,15 +171,11 @@ class Roofline:
     """The experiment: more and more arithmetic on the same bytes."""
 
     dtype: str
-    method: str
-    """What ran: which compiler made the loop."""
+    method: str  # what ran: which compiler made the loop
     points: tuple[IntensityPoint, ...]
-    bandwidth_bytes_per_s: Estimate
-    """Of the flat part."""
-    peak_flops_per_s: Estimate
-    """Of the linear part."""
-    ridge_flops_per_byte: Estimate
-    """Where one becomes the other."""
+    bandwidth_bytes_per_s: Estimate  # of the flat part
+    peak_flops_per_s: Estimate  # of the linear part
+    ridge_flops_per_byte: Estimate  # where one becomes the other
 
 
 # --- collectives ------------------------------------------------------------------------------------------------------
@@ -199,15 +186,11 @@ class CollectivePoint:
     """One operation among the ranks of one group, at one size."""
 
     operation: str
-    group: str
-    """world, or the level of a subgroup: node, across, half, pair. All subgroups of a level work at once."""
+    group: str  # world, or the level of a subgroup: node, across, half, pair. All subgroups of a level work at once.
     ranks: int
-    size_bytes: int
-    """As nccl-tests count it: the larger of what a rank gives and what it gets; 0 of a barrier."""
-    time_ns: Estimate
-    """Until the slowest rank was done."""
-    fastest_ns: float
-    """The least of all samples: what is possible when nothing disturbs. Laws are fitted to it."""
+    size_bytes: int  # as nccl-tests count it: the larger of what a rank gives and what it gets; 0 of a barrier
+    time_ns: Estimate  # until the slowest rank was done
+    fastest_ns: float  # the least of all samples: what is possible when nothing disturbs. Laws are fitted to it.
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
     correct: bool
@@ -221,10 +204,8 @@ class CollectiveLaw:
     group: str
     ranks: int
     latency_ns: float
-    bytes_per_s: float
-    """Of the algorithm; multiply with the bus factor for the bus bandwidth."""
-    error_median: float
-    """Of sizes that the fit had not seen."""
+    bytes_per_s: float  # of the algorithm; multiply with the bus factor for the bus bandwidth
+    error_median: float  # of sizes that the fit had not seen
     error_p90: float
     points: int
 
@@ -236,10 +217,8 @@ class RankSpeed:
     rank: int
     host: str
     device: str
-    work_ns: Estimate
-    """One fixed piece of arithmetic."""
-    ratio: float
-    """To the median of all ranks; of two, to the faster one."""
+    work_ns: Estimate  # one fixed piece of arithmetic
+    ratio: float  # to the median of all ranks; of two, to the faster one
     slow: bool
     cpu_share: float = -1.0
     """Processor time that it got meanwhile, as a share: well below 1, others used its core. -1 on accelerators."""
@@ -251,14 +230,11 @@ class PairSpeed:
 
     first: int
     second: int
-    level: str
-    """node or across."""
+    level: str  # node or across
     latency_ns: float
     bytes_per_s: float
-    latency_ratio: float
-    """To the median of its level, of three pairs or fewer to the best; above 1 is slower."""
-    bandwidth_ratio: float
-    """To the same; below 1 is slower."""
+    latency_ratio: float  # to the median of its level, of three pairs or fewer to the best; above 1 is slower
+    bandwidth_ratio: float  # to the same; below 1 is slower
     slow: bool
 
 
@@ -297,26 +273,21 @@ class Declined:
 class Conditions:
     """What else went on while it was measured."""
 
-    steal_share: float
-    """Of the processors' time, taken by the hypervisor for others; -1 where the system does not say."""
-    other_share: float
-    """Of the processors' time, used by other processes; -1 where the system does not say."""
+    steal_share: float  # of the processors' time, taken by the hypervisor for others; -1 where the system does not say
+    other_share: float  # of the processors' time, used by other processes; -1 where the system does not say
     throttled_share: float
     """Of the time, in which our processes had used up what their control group allows; -1 where there is no limit."""
-    load_before: float
-    """Processes that wanted to run before we began, on average over a minute."""
+    load_before: float  # processes that wanted to run before we began, on average over a minute
     frequency_drop: float
     """Lowest against highest clock frequency that was seen, as a share; -1 where the system does not say."""
-    beat_spread: float
-    """How far the same short piece of work varied during the calibration. It widens every interval."""
+    beat_spread: float  # how far the same short piece of work varied during the calibration. It widens every interval.
     noisy: tuple[str, ...]
     """Which of these is too large, by name: steal, other, throttled, load, frequency, beat, waited."""
     waited_share: float = -1.0
     """Of the time in which threads of ours wanted to run, waiting for a processor; -1 where the system does not say."""
     other_before: float = -1.0
     """Of the processors' time, used by other processes just before it began; -1 where the system does not say."""
-    quota: float = -1.0
-    """Processors' worth of time that the control group allows; -1 where there is no limit."""
+    quota: float = -1.0  # processors' worth of time that the control group allows; -1 where there is no limit
 
     @property
     def taken_share(self) -> float:
@@ -332,20 +303,14 @@ class Conditions:
 class DeviceInfo:
     """What was measured."""
 
-    name: str
-    """Of the accelerator or the processor."""
-    kind: str
-    """cpu or cuda."""
+    name: str  # of the accelerator or the processor
+    kind: str  # cpu or cuda
     memory_bytes: int
-    multiprocessors: int
-    """As the driver counts them; 0 for a CPU."""
-    cores: int
-    """Processors that this process may use."""
-    threads: int
-    """That torch uses for one operator."""
+    multiprocessors: int  # as the driver counts them; 0 for a CPU
+    cores: int  # processors that this process may use
+    threads: int  # that torch uses for one operator
     host: str
-    software: tuple[tuple[str, str], ...]
-    """Names and versions, such as ("torch", "2.13.0")."""
+    software: tuple[tuple[str, str], ...]  # names and versions, such as ("torch", "2.13.0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,15 +318,12 @@ class Calibration:
     """Everything that one calibration measured."""
 
     subject: DeviceInfo
-    date: str
-    """2026-11-15T14:30:00+00:00"""
+    date: str  # 2026-11-15T14:30:00+00:00
     seconds: float
     quick: bool
     conditions: Conditions
-    budget_s: float = 0.0
-    """Wall time that it was given; 0 where that was not said."""
-    partial: str = ""
-    """What ended it early, such as SIGINT; "" where it ended by itself."""
+    budget_s: float = 0.0  # wall time that it was given; 0 where that was not said
+    partial: str = ""  # what ended it early, such as SIGINT; "" where it ended by itself
     kernels: tuple[KernelPoint, ...] = ()
     laws: tuple[Law, ...] = ()
     peaks: tuple[Peak, ...] = ()

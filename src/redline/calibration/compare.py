@@ -14,28 +14,22 @@ from redline.units import format_buffer
 class ComparisonVerdict(StrEnum):
     """What the second calibration says beside the first."""
 
-    SAME = "same"
-    """The intervals overlap."""
+    SAME = "same"  # the intervals overlap
     FASTER = "faster"
     SLOWER = "slower"
-    DIFFERENT = "different"
-    """Of a figure that is neither better nor worse where it is higher."""
+    DIFFERENT = "different"  # of a figure that is neither better nor worse where it is higher
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationFigure:
     """One figure of a calibration."""
 
-    family: str
-    """One of `record.FAMILIES`."""
-    quantity: str
-    """What it is, such as best_matmul; with `of`, its name."""
-    of: str
-    """Which one: a type of number, a shape, a size."""
+    family: str  # one of `record.FAMILIES`
+    quantity: str  # what it is, such as best_matmul; with `of`, its name
+    of: str  # which one: a type of number, a shape, a size
     unit: str
     estimate: Estimate
-    is_main: bool
-    """Whether it is a figure to plan with rather than one point of a curve."""
+    is_main: bool  # whether it is a figure to plan with rather than one point of a curve
 
     @property
     def name(self) -> tuple[str, str]:
@@ -119,7 +113,6 @@ def verdict_of(first: Estimate, second: Estimate, unit: str) -> ComparisonVerdic
 
 
 def figures(calibration: Calibration) -> Iterator[CalibrationFigure]:
-    """In the order in which they are shown."""
     yield from _compute(calibration)
     yield from _memory(calibration)
     yield from _overhead(calibration)

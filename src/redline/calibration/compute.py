@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from math import hypot, inf
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from redline.calibration.bench import BenchmarkCase, Samples, estimate, fastest
-from redline.calibration.calibration_record import Estimate, KernelPoint, Law, Peak, rate
+from redline.calibration.calibration_record import Estimate, Kernel, KernelPoint, Law, Peak, rate
 from redline.calibration.matmuls import (
     AttentionShape,
     Convolution,
@@ -79,8 +79,7 @@ class _Timings:
     flops: np.ndarray
     bytes: np.ndarray
     time_ns: np.ndarray
-    spread: np.ndarray
-    """Half of the interval of each time, as a share of it."""
+    spread: np.ndarray  # half of the interval of each time, as a share of it
 
     @classmethod
     def of(cls, points: Sequence[KernelPoint]) -> _Timings:
@@ -175,17 +174,6 @@ _MEMORY_SHARE = 8  # no kernel takes more than one part in so many of the free m
 _LAYER_TYPES = {"fp32": ("float32", 4), "bf16": ("bfloat16", 2)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """What is timed. See `KernelPoint`."""
-
-    family: str
-    dtype: str
-    shape: str
-    flops: int
-    bytes: int
-
-
 def first_cases(device: ProbeDevice, *, quick: bool, share: float = 1.0) -> list[BenchmarkCase[Kernel]]:
     """The largest matmuls of the types that are used most: among them are the fastest."""
     largest = []
@@ -211,18 +199,7 @@ def cases(device: ProbeDevice, *, quick: bool, share: float = 1.0) -> list[Bench
 
 
 def points(samples: Samples[Kernel], *, noise: float) -> tuple[KernelPoint, ...]:
-    """In the order in which they were measured."""
-    return tuple(
-        KernelPoint(
-            family=kernel.family,
-            dtype=kernel.dtype,
-            shape=kernel.shape,
-            flops=kernel.flops,
-            bytes=kernel.bytes,
-            time_ns=samples.estimate(kernel, noise),
-        )
-        for kernel in samples.passes
-    )
+    return tuple(KernelPoint(**asdict(kernel), time_ns=samples.estimate(kernel, noise)) for kernel in samples.passes)
 
 
 def matmul_again(kernel: Kernel, device: ProbeDevice) -> BenchmarkCase[Kernel]:

@@ -44,10 +44,8 @@ class Counters:
     steal_s: float | None = None
     ours_s: float = 0.0
     throttled_s: float | None = None
-    ran_s: float | None = None
-    """By threads of this process that are still there."""
-    waited_s: float | None = None
-    """By the same threads, ready to run, for a processor."""
+    ran_s: float | None = None  # by threads of this process that are still there
+    waited_s: float | None = None  # by the same threads, ready to run, for a processor
     wall_s: float = 0.0
 
 
@@ -58,8 +56,7 @@ class Start:
     date: str
     load: float
     counters: Counters
-    other_share: float = UNKNOWN
-    """Of the processors' time over a short beat in which we did nothing."""
+    other_share: float = UNKNOWN  # of the processors' time over a short beat in which we did nothing
     quota: float = UNKNOWN
     processors: int = 1
 

@@ -43,8 +43,7 @@ class Chain:
     """The loop, ready to be called."""
 
     method: str
-    block: int
-    """Arrays have a multiple of so many elements."""
+    block: int  # arrays have a multiple of so many elements
     call: Callable[[torch.Tensor, torch.Tensor, int], Callable[[], object]]
     """Takes where to read, where to write and how many multiply-adds; gives a call."""
 

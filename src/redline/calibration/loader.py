@@ -28,10 +28,8 @@ _BATCH_BYTES = _BATCH * 3 * 224 * 224
 _WORKERS, _QUICK_WORKERS = (0, 1, 2, 4, 8), (0, 1)
 _PASSES, _QUICK_PASSES = 3, 2
 _SAMPLES, _QUICK_SAMPLES = 6, 4
-_SAMPLE_BATCHES = 4
-"""Several workers hand over several batches at once, so that the time of a single one says little."""
-_PREFETCHED = 2
-"""By each worker, before the first is asked for: torch's default."""
+_SAMPLE_BATCHES = 4  # several workers hand over several batches at once, so that the time of a single one says little
+_PREFETCHED = 2  # by each worker, before the first is asked for: torch's default
 _TIMEOUT_S = 30.0
 _LEAST_S = 3.0
 

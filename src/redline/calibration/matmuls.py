@@ -153,15 +153,12 @@ _FP8_CAPABILITY = (8, 9)
 class Number:
     """A type in which matmuls are measured."""
 
-    name: str
-    """As in `KernelPoint.dtype`."""
-    operand: str
-    """As torch names it."""
+    name: str  # as in `KernelPoint.dtype`
+    operand: str  # as torch names it
     result: str
     operand_bytes: int
     result_bytes: int
-    relaxed: str = ""
-    """What torch may compute fp32 in."""
+    relaxed: str = ""  # what torch may compute fp32 in
 
 
 _FP32 = Number(name="fp32", operand="float32", result="float32", operand_bytes=4, result_bytes=4)

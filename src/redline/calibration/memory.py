@@ -53,8 +53,7 @@ def _text(path: Path) -> str:
     return path.read_text().strip() if path.is_file() else ""
 
 
-STREAMS = {"copy": 2, "triad": 3, "sum": 1}
-"""How many arrays each takes."""
+STREAMS = {"copy": 2, "triad": 3, "sum": 1}  # how many arrays each takes
 _FIRST_BYTES = 16 << 10
 _STEP, _QUICK_STEP = 4, 8
 _FEWEST_BYTES, _MOST_BYTES = 256 << 20, 4 << 30
@@ -82,12 +81,7 @@ def largest_bytes(device: ProbeDevice, *, quick: bool) -> int:
         wanted = max(_CUDA_BYTES, 40 * torch.cuda.get_device_properties(device.torch_device).L2_cache_size)
     else:
         wanted = (2 if quick else 4) * last_level_bytes()
-    return min(max(wanted, _FEWEST_BYTES), _MOST_BYTES, _power_of_two(device.free_bytes() // 4))
-
-
-def _power_of_two(size_bytes: int) -> int:
-    """At most: free memory changes a little all the time, and sizes have to be the same in every pass."""
-    return 1 << max(0, size_bytes.bit_length() - 1)
+    return min(max(wanted, _FEWEST_BYTES), _MOST_BYTES, 1 << max(0, (device.free_bytes() // 4).bit_length() - 1))
 
 
 def first_cases(device: ProbeDevice, *, quick: bool) -> list[BenchmarkCase[Movement]]:

@@ -121,7 +121,7 @@ def _measured(options: CalibrateOptions, output: str, budget: Budget) -> Calibra
     with progress(options, in_background=False) as tell_share:
         calibrated = calibrate(
             quick=options.quick,
-            only=_families(options),
+            only=None if options.only is None else [part.strip() for part in options.only.split(",") if part.strip()],
             torchrun=options.torchrun,
             tell=_tell_lines(options.quiet, once=tell_share is not silent),
             progress=tell_share,
@@ -130,10 +130,6 @@ def _measured(options: CalibrateOptions, output: str, budget: Budget) -> Calibra
     if calibrated is not None:
         calibrated.save(output, made_by="redline calibrate", force=options.force)
     return calibrated
-
-
-def _families(options: CalibrateOptions) -> list[str] | None:
-    return None if options.only is None else [part.strip() for part in options.only.split(",") if part.strip()]
 
 
 def _refuse_early(output: str, profiles: Sequence[str], options: CalibrateOptions) -> None:

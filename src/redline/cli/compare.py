@@ -153,7 +153,6 @@ def _run(options: CompareOptions, redactor: Redactor | None) -> int:
 
 
 def _compared(before: str, after: str, options: CompareOptions, redactor: Redactor | None) -> CompareResult:
-    """Two recordings, compared and shown."""
     from redline.report.redaction.redactor import redacted_text
     from redline.verbs.compare import compare
 

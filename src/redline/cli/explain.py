@@ -38,7 +38,6 @@ def _everything() -> str:
 
 
 def _tell_about(text: str) -> None:
-    """The page, which a terminal shows without its markup, or a list where there are several."""
     from redline.findings.pages import find_pages
     from redline.report.explain import render_several
     from redline.report.language import spoken

@@ -280,7 +280,6 @@ def _with_metavar(option: Option) -> str:
 
 
 def _usage(options: Sequence[Option]) -> str:
-    """Its required options, and what it acts on."""
     needed = [f"{option.names[0]} {option.metavar}" for option in options if option.is_required and option.names]
     shown = {"?": "[{}]", "*": "[{} ...]"}
     acted = [

@@ -111,14 +111,6 @@ class TrainedOn(Options):
     )
 
 
-def _one_share(text: str) -> tuple[float]:
-    return (share(text),)
-
-
-def _imbalance(text: str) -> tuple[float]:
-    return (max(1.0, above_zero(text)),)
-
-
 def _rank(text: str) -> tuple[int]:
     return (positive(text),)
 
@@ -142,7 +134,7 @@ class LayoutSearch(Options):
         ),
         schedule=value("NAME", ", ".join(SCHEDULES), read=chosen(SCHEDULES)),
         recompute=value("WHAT", "none, selective (inside attention) or full", read=chosen(RECOMPUTES)),
-        offload=value("SHARE", "share of the optimizer states kept in host memory", read=_one_share),
+        offload=value("SHARE", "share of the optimizer states kept in host memory", read=lambda text: (share(text),)),
         sequence_parallel=flag(
             "shard norms and residuals over the tensor-parallel devices (default: yes)",
             "--sequence-parallel",
@@ -157,7 +149,7 @@ class LayoutSearch(Options):
         imbalance=value(
             "FACTOR",
             "tokens of the busiest GPU's experts over the average (default: 1, balanced)",
-            read=_imbalance,
+            read=lambda text: (max(1.0, above_zero(text)),),
         ),
         lora=value("RANK", "train adapters of this rank alone, beside every matrix of a layer", read=_rank),
     )

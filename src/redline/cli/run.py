@@ -286,7 +286,6 @@ def _tell_of_stall(stall: Stall, path: Path | None, spoken: str) -> None:
 
 
 def _afterwards(ran: Ran, options: RunOptions, spoken: str) -> None:
-    """The summary, and what was asked for."""
     if not options.quiet:
         from redline.report.language import speaking
         from redline.report.run import run_summary

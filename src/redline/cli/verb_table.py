@@ -37,7 +37,6 @@ VERBS = {name: summary for verbs in VERBS_BY_USE.values() for name, summary in v
 
 
 def verb_of(name: str) -> Verb | VerbKinds:
-    """The verb of the module of this name."""
     from importlib import import_module
 
     verb: Verb | VerbKinds = import_module(f"redline.cli.{name}").VERB

@@ -139,7 +139,7 @@ def _parts_in(folder: Path) -> Iterator[LakePart]:
 
 def write_part(lake: Path, table: Any, *, made_by: str) -> LakePart:
     """Rows of the current schema as a new file, beside all others; earlier files of the same digests are removed."""
-    day = _day_of(table)
+    day = str(datetime.fromtimestamp(max(table["end_ns"].to_pylist()) / 1e9, UTC).date())
     folder = lake / f"day={day}"
     added_ns = max(table["added_ns"].to_pylist())
     path = folder / f"{_content_of(table)}-{added_ns:019d}-{os.urandom(4).hex()}.v{SCHEMA_VERSION}.parquet"
@@ -193,11 +193,6 @@ def _envelope(table: Any, made_by: str) -> bytes:
     synthetic = any(table["synthetic"].to_pylist())
     envelope = Envelope(kind=KIND, schema_version=SCHEMA_VERSION, made_by=made_by, synthetic=synthetic)
     return msgspec.json.encode(envelope.to_dict())
-
-
-def _day_of(table: Any) -> str:
-    """The day in which its last window ended, in UTC."""
-    return str(datetime.fromtimestamp(max(table["end_ns"].to_pylist()) / 1e9, UTC).date())
 
 
 def _content_of(table: Any) -> str:

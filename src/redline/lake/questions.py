@@ -73,8 +73,9 @@ class LakeQuestion:
     takes: tuple[str, ...] = ("top",)  # parameters of its SQL
 
 
-def _answered(*columns: str) -> tuple[AnswerColumn, ...]:
-    return tuple(AnswerColumn(name=name, kind=kind) for name, kind in map(str.split, columns))
+def _answered(columns: str) -> tuple[AnswerColumn, ...]:
+    """Names and kinds: `node text, jobs count`."""
+    return tuple(AnswerColumn(name=name, kind=kind) for name, kind in map(str.split, columns.split(",")))
 
 
 def _hours(amount: str) -> str:
@@ -94,14 +95,14 @@ _LOSSES = f"""
     {_hours(_LOST_NS)} AS lost_hours,
     {_hours(_LOST_NS)} / sum(gpu_hours) AS lost_share,
     [{_LOST_NAMES}][list_position([{_listed(LOST)}], list_max([{_listed(LOST)}]))] AS largest_loss"""
-_LOSS_COLUMNS = ("jobs count", "gpu_hours hours", "lost_hours hours", "lost_share share", "largest_loss account")
+_LOSS_COLUMNS = "gpu_hours hours, lost_hours hours, lost_share share, largest_loss account"
 
 
 def _lost_by(name: str, label: str) -> LakeQuestion:
     return LakeQuestion(
         name=name,
         sql=f"SELECT {label}, {_LOSSES} {_IN_STEPS} GROUP BY {label} ORDER BY lost_hours DESC, {label} LIMIT $top",
-        columns=_answered(f"{label} text", *_LOSS_COLUMNS),
+        columns=_answered(f"{label} text, jobs count, {_LOSS_COLUMNS}"),
     )
 
 
@@ -112,7 +113,7 @@ WITH sums AS (SELECT {", ".join(f'{_hours(account_column(a))} AS "{a}"' for a in
 SELECT account, hours AS gpu_hours, hours / sum(hours) OVER () AS share, account IN ({_LOST_NAMES}) AS lost
 FROM sums UNPIVOT (hours FOR account IN ({", ".join(f'"{account}"' for account in ACCOUNTS)}))
 ORDER BY gpu_hours DESC, account LIMIT $top""",
-    columns=_answered("account account", "gpu_hours hours", "share share", "lost yes"),
+    columns=_answered("account account, gpu_hours hours, share share, lost yes"),
 )
 _JOBS = LakeQuestion(
     name="jobs",
@@ -121,7 +122,7 @@ SELECT job, any_value(team) AS team, any_value(model) AS model, max(world_size) 
     sum(gpu_hours) AS gpu_hours, {_hours(_LOST_NS)} AS lost_hours, {_hours(_LOST_NS)} / sum(gpu_hours) AS lost_share,
     [{_LOST_NAMES}][list_position([{_listed(LOST)}], list_max([{_listed(LOST)}]))] AS largest_loss
 {_IN_STEPS} GROUP BY job ORDER BY lost_hours DESC, job LIMIT $top""",
-    columns=_answered("job text", "team text", "model text", "world_size count", *_LOSS_COLUMNS[1:]),
+    columns=_answered(f"job text, team text, model text, world_size count, {_LOSS_COLUMNS}"),
 )
 # One row for each node of each job; `late_nodes` makes the answer of them.
 _NODES = LakeQuestion(
@@ -132,13 +133,7 @@ SELECT job, node, count(DISTINCT rank) AS ranks, bool_or(rank <= 0) AS has_first
     arg_max(late_cause, caused_ns) AS cause
 FROM digests WHERE in_steps_ns > 0 AND node <> '' GROUP BY job, node ORDER BY job, node""",
     columns=_answered(
-        "node text",
-        "jobs count",
-        "latest_in count",
-        "expected number",
-        "caused_hours hours",
-        "cause cause",
-        "chance chance",
+        "node text, jobs count, latest_in count, expected number, caused_hours hours, cause cause, chance chance"
     ),
     takes=(),
 )
@@ -149,7 +144,7 @@ SELECT late_cause AS cause, count(DISTINCT job) AS jobs, count(*) AS ranks,
     sum(gpu_hours * caused_ns / in_steps_ns) AS caused_hours,
     caused_hours / sum(caused_hours) OVER () AS share
 FROM digests WHERE in_steps_ns > 0 AND caused_ns > 0 GROUP BY cause ORDER BY caused_hours DESC, cause LIMIT $top""",
-    columns=_answered("cause cause", "jobs count", "ranks count", "caused_hours hours", "share share"),
+    columns=_answered("cause cause, jobs count, ranks count, caused_hours hours, share share"),
 )
 _CHANGES = LakeQuestion(
     name="changes",
@@ -168,17 +163,8 @@ SELECT team, model, old.jobs AS jobs_before, new.jobs AS jobs, new.gpu_hours AS 
 FROM (FROM weeks WHERE is_new) AS new JOIN (FROM weeks WHERE NOT is_new) AS old USING (team, model)
 ORDER BY abs(change) * new.gpu_hours DESC, team, model LIMIT $top""",
     columns=_answered(
-        "team text",
-        "model text",
-        "jobs_before count",
-        "jobs count",
-        "gpu_hours hours",
-        "lost_share_before share",
-        "lost_share share",
-        "change change",
-        "grown hidden",
-        "grew_most account",
-        "step_change change",
+        "team text, model text, jobs_before count, jobs count, gpu_hours hours, "
+        "lost_share_before share, lost_share share, change change, grown hidden, grew_most account, step_change change"
     ),
 )
 _LIKE = LakeQuestion(
@@ -198,15 +184,8 @@ jobs AS (SELECT job, any_value(team) AS team, any_value(model) AS model, any_val
 SELECT job, team, model, device, world_size, similarity, step_ns, lost_share, largest_loss
 FROM jobs JOIN alike USING (job) ORDER BY job = $job DESC, similarity DESC, job LIMIT $top""",
     columns=_answered(
-        "job text",
-        "team text",
-        "model text",
-        "device text",
-        "world_size count",
-        "similarity share",
-        "step_ns duration",
-        "lost_share share",
-        "largest_loss account",
+        "job text, team text, model text, device text, world_size count, similarity share, "
+        "step_ns duration, lost_share share, largest_loss account"
     ),
     needs=("job",),
     takes=("top", "job"),
@@ -217,7 +196,7 @@ _FINDINGS = LakeQuestion(
 SELECT code, count(DISTINCT job) AS jobs, sum(gpu_hours * alone_share) AS gain_hours,
     sum(gpu_hours * bound_share) AS gain_beside_others, sum(gpu_hours * alone_share) * $price AS money
 FROM findings GROUP BY code ORDER BY gain_hours DESC NULLS LAST, code LIMIT $top""",
-    columns=_answered("code finding", "jobs count", "gain_hours hours", "gain_beside_others hours", "money money"),
+    columns=_answered("code finding, jobs count, gain_hours hours, gain_beside_others hours, money money"),
     takes=("top", "price"),
 )
 _OPERATORS = LakeQuestion(
@@ -229,7 +208,7 @@ SELECT operator, dtype, count(DISTINCT job) AS jobs, sum(gpu_hours * time_ns / i
 FROM operators WHERE in_steps_ns > 0 GROUP BY operator, dtype
 ORDER BY above_roof_hours DESC NULLS LAST, kernel_hours DESC, operator, dtype LIMIT $top""",
     columns=_answered(
-        "operator text", "dtype text", "jobs count", "kernel_hours hours", "above_roof_hours hours", "roof_share share"
+        "operator text, dtype text, jobs count, kernel_hours hours, above_roof_hours hours, roof_share share"
     ),
 )
 
@@ -410,7 +389,6 @@ def chance_of(score: float, sizes: I64) -> float:
 
 @lru_cache(4096)
 def _usual(nodes: int) -> float:
-    """The score of one job, on average."""
     return log(nodes) - lgamma(nodes + 1) / nodes
 
 

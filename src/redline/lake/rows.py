@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -44,25 +44,8 @@ class JobLabels:
 
     def of_job(self, job: str) -> "JobLabels":
         """With every label as text that a file can hold: names of folders need not be."""
-        return JobLabels(
-            job=_text(job),
-            team=_text(self.team),
-            model=_text(self.model),
-            cluster=_text(self.cluster),
-            hours=self.hours,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepresentedHours:
-    """Hours of one device that a window stands for, and how that is known."""
-
-    hours: float
-    hours_from: str  # stated, run or window
-
-
-def _text(label: str) -> str:
-    return label.encode(errors="replace").decode()
+        labels: dict[str, Any] = {"job": job, "team": self.team, "model": self.model, "cluster": self.cluster}
+        return replace(self, **{name: text.encode(errors="replace").decode() for name, text in labels.items()})
 
 
 def run_of(digests: Sequence[Path]) -> tuple[Path, RunRecord] | None:
@@ -102,14 +85,14 @@ def _named_folder(digest: Path) -> Path:
     return folder
 
 
-def represented_hours(labels: JobLabels, run: RunRecord | None, window_ns: int) -> RepresentedHours:
-    """What was stated; else the wall time of the run, shared by its windows; else the window itself."""
+def _represented_hours(labels: JobLabels, run: RunRecord | None, window_ns: int) -> tuple[float, str]:
+    """What was stated; else the wall time of the run, shared by its windows; else the window itself; and which."""
     if labels.hours is not None:
-        return RepresentedHours(hours=labels.hours, hours_from="stated")
+        return labels.hours, "stated"
     if run is not None and run.wall_ns > 0:
         windows = max((sum(w.state in CAPTURED for w in rank.windows) for rank in run.ranks), default=0)
-        return RepresentedHours(hours=run.wall_ns / max(windows, 1) / _HOUR_NS, hours_from="run")
-    return RepresentedHours(hours=window_ns / _HOUR_NS, hours_from="window")
+        return run.wall_ns / max(windows, 1) / _HOUR_NS, "run"
+    return window_ns / _HOUR_NS, "window"
 
 
 Window = tuple[int, int]  # numbers of the restart and the window; (0, 0) where the folders name none
@@ -176,9 +159,8 @@ def rows_of(
         "findings": [_gains(findings)] * len(ranks),
         "operators": [list(_operators(rank)) for rank in ranks],
     }
-    hours = [represented_hours(labels, run, rank.window_ns[1] - rank.window_ns[0]) for rank in ranks]
-    columns["gpu_hours"] = [of_rank.hours for of_rank in hours]
-    columns["hours_from"] = [of_rank.hours_from for of_rank in hours]
+    hours = [_represented_hours(labels, run, rank.window_ns[1] - rank.window_ns[0]) for rank in ranks]
+    columns["gpu_hours"], columns["hours_from"] = ([of_rank[part] for of_rank in hours] for part in (0, 1))
     columns["digest_id"] = digest_ids(columns["job"], columns["rank"], columns["start_ns"])
     schema = arrow_schema()
     return pyarrow().table([pyarrow().array(columns[field.name], field.type) for field in schema], schema=schema)

@@ -9,8 +9,7 @@ from typing import Any
 from redline.artifacts.masking import masked
 from redline.report.terminal import is_hidden
 
-MOST_BYTES = 8192
-"""Of the text of one answer, as UTF-8."""
+MOST_BYTES = 8192  # of the text of one answer, as UTF-8
 _MOST_LETTERS = 6_000  # of one text of ours, such as a section of a page
 _DIGITS = 6  # significant, of a number that was computed
 
@@ -38,7 +37,7 @@ def answer_text(answer: BoundedAnswer) -> str:
     """Compact JSON within the bound. Of the lists, the one that takes most room loses its last row until all fit."""
     shown = {name: [plain(row) for row in _of_page(page)] for name, page in answer.pages.items()}
     facts = plain(answer.facts)
-    sizes = {name: [_size(row) for row in rows] for name, rows in shown.items()}
+    sizes = {name: [len(json.dumps(row, ensure_ascii=False).encode()) for row in rows] for name, rows in shown.items()}
     text = _text(facts, shown, answer.pages)
     while len(text.encode()) > MOST_BYTES:
         name = _to_shorten(sizes, answer.pages)
@@ -82,14 +81,10 @@ def _ask(page: RowPage, count: int) -> dict[str, Any] | None:
     return None if page.ask is None or following >= len(page.rows) else {**page.ask, "offset": following}
 
 
-def _size(row: Any) -> int:
-    return len(json.dumps(row, ensure_ascii=False).encode())
-
-
 def plain(value: Any) -> Any:
     """As JSON has it: numbers in so many digits, nothing hidden in any text, and no text without an end."""
     if isinstance(value, str):
-        return shortened(_escaped_lines(value), _MOST_LETTERS)
+        return shortened("\n".join(map(escaped, value.split("\n"))), _MOST_LETTERS)
     if isinstance(value, float):
         return float(f"{value:.{_DIGITS}g}") if value - value == 0 else None  # neither infinite nor no number
     if isinstance(value, Mapping):
@@ -97,11 +92,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(member) for member in value]
     return value
-
-
-def _escaped_lines(text: str) -> str:
-    """Sections of pages have lines of their own; recorded text has lost its line breaks before."""
-    return "\n".join(map(escaped, text.split("\n")))
 
 
 MARK = "recorded"

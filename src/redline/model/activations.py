@@ -29,21 +29,17 @@ class Practice:
     """How the software runs a layer. Numbers or columns."""
 
     number_bytes: Number = 2
-    flash: Number = 1
-    """1: fused attention, which keeps a number per query and head in the place of scores."""
+    flash: Number = 1  # 1: fused attention, which keeps a number per query and head in the place of scores
     dropout: Number = 0
-    mask_bytes: Number = 1
-    """Of a mask of dropout, per number: a byte on GPUs, the format of the number on CPUs."""
+    mask_bytes: Number = 1  # of a mask of dropout, per number: a byte on GPUs, the format of the number on CPUs
     residual_bytes: Number = 0
     """Per number of the residual stream, which norms keep; 0: `number_bytes`. Autocast adds it up in 32 bits."""
     fused_norm: Number = 1
     """0: RMSNorm written in single operators, which keeps its input in 32 bits and its result before the weight."""
-    fused_gate: Number = 0
-    """1: activation and product of a gated part in one kernel, which keeps no activated gate."""
+    fused_gate: Number = 0  # 1: activation and product of a gated part in one kernel, which keeps no activated gate
     product_again: Number = 0
     """1: the backward pass makes their product anew from the two halves, as compiled layers do."""
-    norm_again: Number = 0
-    """1: it makes the results of norms anew from their inputs, as compiled layers do."""
+    norm_again: Number = 0  # 1: it makes the results of norms anew from their inputs, as compiled layers do
 
 
 @dataclass(frozen=True)
@@ -51,8 +47,7 @@ class Activation:
     """One kept tensor."""
 
     operator: str
-    bytes_per_token: Number
-    """In one layer, on one device that has all of it."""
+    bytes_per_token: Number  # in one layer, on one device that has all of it
     layers: Number
     divided: Divided
     kept: Kept = "layer"

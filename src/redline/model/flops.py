@@ -32,18 +32,15 @@ class Matmul:
 
     name: str
     part: Part
-    n: Number
-    """Outputs."""
-    k: Number
-    """Inputs."""
+    n: Number  # outputs
+    k: Number  # inputs
     layers: Number
     split: Split
     """What tensor parallelism divides: outputs, inputs (an all-reduce follows), or none: each device has it all."""
     rows_per_token: Number = 1
     rows_per_sequence: Number = 0
     """Rows that do not grow with the sequence: one for its time, one per token of its condition."""
-    copies: Number = 1
-    """Matrices of this shape per layer, of which a token meets `rows_per_token`: the experts."""
+    copies: Number = 1  # matrices of this shape per layer, of which a token meets `rows_per_token`: the experts
     leaf: bool = False
     """True where nothing before it is trained, so that the backward pass needs no gradient of its input."""
 
@@ -186,29 +183,23 @@ def _head(model: Model) -> Iterator[Matmul]:
     yield Matmul("head", "head", model.vocab, h, 1, "out")
 
 
-STATE_CHUNK = 256
-"""Tokens per chunk in which Mamba-2's kernels turn the recurrence into matmuls."""
+STATE_CHUNK = 256  # tokens per chunk in which Mamba-2's kernels turn the recurrence into matmuls
 
 
 class Pairs(Enum):
     """Which pairs of a query and a key count."""
 
-    SEEN = "seen"
-    """Those that the mask lets through: half of a causal square, and less with windows."""
-    ALL = "all"
-    """The full square in every layer, as torch.utils.flop_counter and many papers count."""
+    SEEN = "seen"  # those that the mask lets through: half of a causal square, and less with windows
+    ALL = "all"  # the full square in every layer, as torch.utils.flop_counter and many papers count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flops:
     """FLOPs of a pass, by what they are spent on. The parts are exclusive."""
 
-    layers: Number
-    """Matmuls with weights, in layers and embeddings."""
-    attention: Number
-    """Scores, and the sums that they weigh."""
-    state: Number
-    """Recurrence and convolution of state-space layers."""
+    layers: Number  # matmuls with weights, in layers and embeddings
+    attention: Number  # scores, and the sums that they weigh
+    state: Number  # recurrence and convolution of state-space layers
     head: Number
 
     @property

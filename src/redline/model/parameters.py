@@ -12,22 +12,17 @@ from redline.model.model import Model, Number
 class Parameters:
     """Numbers in the whole model. The parts are exclusive: they add up to the total."""
 
-    attention: Number
-    """Of all layers, with biases; as all of the following."""
+    attention: Number  # of all layers, with biases; as all of the following
     state: Number
     dense: Number
-    experts: Number
-    """Routed ones: what expert parallelism spreads."""
+    experts: Number  # routed ones: what expert parallelism spreads
     shared: Number
     router: Number
     modulation: Number
-    norms: Number
-    """Of all layers, and after them."""
-    embedding: Number
-    """Of tokens, or of patches and time."""
+    norms: Number  # of all layers, and after them
+    embedding: Number  # of tokens, or of patches and time
     positions: Number
-    head: Number
-    """Without a tied matrix."""
+    head: Number  # without a tied matrix
     other: Number
 
     @property
@@ -42,14 +37,11 @@ class Parameters:
 class LayerParameters:
     """Numbers in an average layer, by how they are spread over devices."""
 
-    attention: Number
-    """Attention and state-space mixers: divided by tensor parallelism, as the next two."""
+    attention: Number  # attention and state-space mixers: divided by tensor parallelism, as the next two
     dense: Number
     shared: Number
-    experts: Number
-    """Divided by expert parallelism, and by tensor parallelism inside experts."""
-    whole: Number
-    """Norms, routers, modulation: the same on every tensor-parallel device."""
+    experts: Number  # divided by expert parallelism, and by tensor parallelism inside experts
+    whole: Number  # norms, routers, modulation: the same on every tensor-parallel device
 
     @property
     def total(self) -> Number:

@@ -100,6 +100,7 @@ class Items:
     rest: str | None = None  # before the further lines of an item; blanks as wide as the mark unless it is said
     style: Style | None = None  # of the mark
     is_faint: bool = False
+    is_folded: bool = False  # on a page, below its title
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +222,7 @@ class Code:
     summary: str = ""
 
 
-PageBlock = ReportTable | LabelledLines | Items | StackedBars | Chart | TemplateDrawing | Code | Paragraph
+PageBlock = ReportTable | LabelledLines | Items | StackedBars | Chart | TemplateDrawing | Code | Paragraph | Folded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from redline.report.diagnose import account_messages
 from redline.report.document import Code, Document, Items, PageDocument, ReportTable, Section
 from redline.report.language import _, marked, ngettext, spoken
 from redline.report.shown_result import ShownResult
-from redline.report.text_parts import clipped, percent, plural
+from redline.report.text_parts import capital, clipped, percent, plural
 from redline.report.written import document_of_lines, unread
 from redline.units import format_ns
 
@@ -22,10 +22,7 @@ _LEAST_CHANCE = 1e-9
 _LONGEST = 120  # letters of a cell
 TITLES: Mapping[str, str] = {
     "accounts": marked("GPU hours by account"),
-    "teams": marked("GPU hours lost, by team"),
-    "models": marked("GPU hours lost, by model"),
-    "clusters": marked("GPU hours lost, by cluster"),
-    "devices": marked("GPU hours lost, by device"),
+    **dict.fromkeys(("teams", "models", "clusters", "devices"), marked("GPU hours lost, by {group}")),
     "jobs": marked("jobs that lose most GPU hours"),
     "nodes": marked("nodes that are late across jobs"),
     "waits": marked("GPU hours spent waiting for late ranks, by cause"),
@@ -169,7 +166,7 @@ class LakeAskResult(ShownResult):
         shown = replace(answer_table(self), title=_("Table"), name="answer")
         return PageDocument(
             title=clipped(self.job or title(self), 80),
-            headline=f"{title(self)[:1].upper()}{title(self)[1:]}",
+            headline=capital(title(self)),
             said=(size_line(self),),
             sections=(
                 Section(name="tables", link=_("Table"), blocks=(shown,), style="panel"),
@@ -223,7 +220,6 @@ def _add_titles(head: list[str], rows: list[list[str]], columns: tuple[AnswerCol
 
 
 def shown(value: Cell, kind: str) -> str:
-    """One cell."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -268,16 +264,16 @@ _AMOUNTS: Mapping[str, Callable[[float], str]] = {
 
 
 def title(result: LakeAskResult) -> str:
-    return _(TITLES[result.question]) if result.question else _("answer")
+    if not result.question:
+        return _("answer")
+    return _(TITLES[result.question]).format(group=heading(result.answer.columns[0].name, result.question))
 
 
 def heading(name: str, question: str) -> str:
-    """Of SQL, as it named the column."""
     return _(HEADINGS[name]) if question else name
 
 
 def size_line(result: LakeAskResult) -> str:
-    """What was asked."""
     digests = ngettext("{count:,} digest", "{count:,} digests", result.digests).format(count=result.digests)
     jobs = ngettext("{count:,} job", "{count:,} jobs", result.jobs).format(count=result.jobs)
     text = _("{digests} of {jobs}, {first} to {last}")
@@ -287,7 +283,6 @@ def size_line(result: LakeAskResult) -> str:
 
 
 def notes(result: LakeAskResult) -> Iterator[str]:
-    """Under the table."""
     if result.question == "nodes":
         yield from _tested(result)
     yield from map(_, _NOTES.get(result.question, ()))
@@ -313,8 +308,4 @@ def _tested(result: LakeAskResult) -> Iterator[str]:
 
 
 def empty(question: str) -> str:
-    if question == "nodes":
-        return _("No node is late more often than chance explains.")
-    if question == "changes":
-        return _("No team and model ran in both weeks.")
-    return _("There are no rows.")
+    return _("No node is late more often than chance explains.") if question == "nodes" else _("There are no rows.")

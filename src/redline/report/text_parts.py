@@ -6,6 +6,10 @@ from redline.job.read_failures import Failure, unread_of
 from redline.report.language import _, ngettext
 
 
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def clipped(text: str, limit: int = 120) -> str:
     """No longer than so many letters; what is left out at the end is shown by dots."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -169,7 +169,12 @@ def difference_of(
         after_ns=sum((row.after_ns for row in accounts), Fraction()),
     )
     interval = ratio_of_steps(_step_lengths(before), _step_lengths(after))
-    work = _work(before, after)
+    work = WorkChange(
+        before_flops=_flops(before),
+        after_flops=_flops(after),
+        before_known=_known_share(before),
+        after_known=_known_share(after),
+    )
     return RecordingDifference(
         step=step,
         medians_ns=(_median_ns(before), _median_ns(after)),
@@ -370,15 +375,6 @@ def _all(words: Iterable[str]) -> str:
 
 
 # --- work and memory --------------------------------------------------------------------------------------------------
-
-
-def _work(before: Diagnosis, after: Diagnosis) -> WorkChange:
-    return WorkChange(
-        before_flops=_flops(before),
-        after_flops=_flops(after),
-        before_known=_known_share(before),
-        after_known=_known_share(after),
-    )
 
 
 def _flops(diagnosis: Diagnosis) -> float:

@@ -18,10 +18,8 @@ _OF_ALLOCATOR = {ALLOCATED: "allocated_bytes.all.peak", RESERVED: "reserved_byte
 class RunFacts:
     """Of a recording; empty where it has no record of a run beside it."""
 
-    context: Mapping[str, str] = field(default_factory=dict)
-    """What may differ between two runs, by name."""
-    peak_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Of the rank that has the highest."""
+    context: Mapping[str, str] = field(default_factory=dict)  # what may differ between two runs, by name
+    peak_bytes: Mapping[str, int] = field(default_factory=dict)  # of the rank that has the highest
 
 
 NO_RUN = RunFacts()

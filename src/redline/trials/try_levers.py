@@ -168,7 +168,11 @@ class _Race:
             if ended is not None and not (turn.has_pairs and job.wrote() is not None):
                 raise_if_failed(job, ended, "let it write nothing, or end by itself before that", turn.trial.after)
             if not turn.trial.pairs.stopped and not turn.has_pairs:
-                turn.trial.fail(_too_short(self._command, turn), Stopped.TOO_SHORT)
+                turn.trial.fail(
+                    f"{self._command}: it ended after {turn.steps} steps, too few for a pair of blocks; "
+                    f"let it take at least {turn.timer.least_steps}, and better ten times as many",
+                    Stopped.TOO_SHORT,
+                )
         if ended is not None and is_alone:  # otherwise nobody knows whose they are
             raise_if_left_behind(job, self._options)
 
@@ -203,13 +207,6 @@ class _Turn:
         self.trial.steps += self.steps
         self.trial.block_steps = self.timer.kept or self.trial.block_steps
         self.trial.ranks = max(len(self._job.ranks()), 1)
-
-
-def _too_short(command: TrialCommand, turn: _Turn) -> str:
-    return (
-        f"{command}: it ended after {turn.steps} steps, too few for a pair of blocks; "
-        f"let it take at least {turn.timer.least_steps}, and better ten times as many"
-    )
 
 
 def block_size(step_s: float, least: int) -> tuple[int, int]:

@@ -60,15 +60,12 @@ def capture_job(command: TrialCommand, folder: Path, most_s: float, *, allow_wri
 def _wait_for_traces(job: TrialJob) -> None:
     """What compresses them outlives the job, by much on a busy machine."""
     until_s = time.perf_counter() + _WRITERS_S
-    while any(_is_being_written(window) for slot in job.ranks() for window in slot.windows()):
+    while any(
+        (window[STATE] == EXPORTING and is_alive(window[EXPORTER])) for slot in job.ranks() for window in slot.windows()
+    ):
         if time.perf_counter() > until_s:
             return
         time.sleep(0.02)
-
-
-def _is_being_written(window: "memoryview[int]") -> bool:
-    """Whether somebody is at it now."""
-    return window[STATE] == EXPORTING and is_alive(window[EXPORTER])
 
 
 def _loader_share(job: TrialJob) -> float:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redline.capture.levers import Lever, environment_of
+from redline.capture.levers import Lever, environment_of, parse_lever
 from redline.capture.places import Place
 from redline.errors import InputError
-from redline.trials.lever_pages import lever_page_of
+from redline.trials.lever_pages import lever_page_of, short_name
 from redline.tuning.lever_changes import changes_of
 from redline.tuning.seen_files import FileChange, SeenFiles
 
@@ -26,6 +26,14 @@ class UnplacedLever:
     lever: str
     why: str
     lines: str  # to paste: Markdown of the lever's page; for variables of the environment, what precedes the command
+
+    @property
+    def is_line(self) -> bool:
+        return "\n" not in self.lines
+
+    @property
+    def explained_by(self) -> str:
+        return f"redline explain {short_name(parse_lever(self.lever).kind.name)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +85,13 @@ def unified_diff(name: str, before: bytes, after: bytes) -> str:
     names = [f"{sign} {_quoted(f'{side}/{name}')}\n" for sign, side in (("---", "a"), ("+++", "b"))]
     hunks = difflib.unified_diff(_hunk_lines(before), _hunk_lines(after), n=_CONTEXT)
     body = list(hunks)[2:]
-    return "".join([*names, *map(_ended, body)])
+    return "".join([*names, *(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in body)])
 
 
 def _hunk_lines(data: bytes) -> list[str]:
     """As git counts them: a line ends with a line feed and nothing else."""
     *lines, rest = data.decode().split("\n")
     return [*(f"{line}\n" for line in lines), *([rest] if rest else [])]
-
-
-def _ended(line: str) -> str:
-    return line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}"
 
 
 def _quoted(name: str) -> str:

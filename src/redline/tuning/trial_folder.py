@@ -6,7 +6,7 @@ A search that is begun again asks the same questions in the same order, and thos
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,7 @@ class _State:
     identity: dict[str, Any]
 
 
+_BESIDE = ("memory", "error", "peak_bytes", "step_s", "left_processes")  # the trial and the numbers, as written
 _ANEW = "remove it, and what it held is measured again"
 _ANSWER = FileKind("a trial of a search", _Kept, _ANEW, most_bytes=8 << 20, envelope=(TRIAL, TRIAL_SCHEMA))
 _SEARCH = FileKind("the state of a search", _State, _ANEW, most_bytes=1 << 20, envelope=(KIND, SCHEMA_VERSION))
@@ -105,16 +106,9 @@ class TrialFolder:
     def keep(self, question: Question, answer: Answer) -> Answer:
         self._answers[question] = answer
         name = f"{self._next_number():03d}-{question.asked}{_slug(question.levers)}.json"
-        content = {
-            **to_record(answer.trial, answer.numbers),
-            "question": asdict(question),
-            "memory": None if answer.memory is None else asdict(answer.memory),
-            "error": answer.error,
-            "peak_bytes": answer.peak_bytes,
-            "step_s": answer.step_s,
-            "left_processes": answer.left_processes,
-        }
-        _write(self._trials / name, content)
+        known = asdict(replace(answer, trial=None, numbers=None))
+        content = {**to_record(answer.trial, answer.numbers), "question": asdict(question)}
+        _write(self._trials / name, content | {beside: known[beside] for beside in _BESIDE})
         return answer
 
     def _next_number(self) -> int:
@@ -152,12 +146,5 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 def _read(path: Path) -> tuple[Question, Answer]:
     record = _ANSWER.read(path)
     trial, numbers = trial_of(record)
-    return record.question, Answer(
-        trial=trial,
-        numbers=numbers,
-        memory=record.memory,
-        error=record.error,
-        peak_bytes=record.peak_bytes,
-        step_s=record.step_s,
-        left_processes=record.left_processes,
-    )
+    known = {beside: getattr(record, beside) for beside in _BESIDE}
+    return record.question, Answer(trial=trial, numbers=numbers, **known)

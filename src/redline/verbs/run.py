@@ -39,10 +39,8 @@ class Ran:
 
     record: RunRecord
     ended: Ended
-    folder: Path | None
-    """None where nothing could be written."""
-    speaks: bool
-    """Whether this process is the one of the job that tells the user."""
+    folder: Path | None  # None where nothing could be written
+    speaks: bool  # whether this process is the one of the job that tells the user
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +52,7 @@ class Watching:
     mask: SignalMask | None = None
     """Of the signals that the job begins with, where the caller holds some; None for those that are held now."""
     stalled: Callable[[Stall, Path | None], None] = lambda stall, path: None
-    digests: DigestPlan | None = None
-    """How to digest windows where their ranks ran; None where they are not."""
+    digests: DigestPlan | None = None  # how to digest windows where their ranks ran; None where they are not
 
 
 def run(
@@ -219,16 +216,13 @@ def _tell(
     settings.folder = str(folder or "")
     settings.board = shared.path if shared else ""
     settings.slots = shared.slots if shared else 0
-    settings.sitecustomize_failed = _has_failed("sitecustomize")
+    settings.sitecustomize_failed = (
+        "sitecustomize" not in sys.modules and PathFinder.find_spec("sitecustomize", sys.path[1:]) is not None
+    )
     settings.elastic = command.elastic
     settings.local_size = command.processes
     if where is not None:
         settings.rank = where.rank
-
-
-def _has_failed(name: str) -> bool:
-    """Whether this module, which Python imports when it starts, is there and was not imported."""
-    return name not in sys.modules and PathFinder.find_spec(name, sys.path[1:]) is not None
 
 
 def _world(own: Sequence[RankRecord], where: Position | None) -> int:

@@ -106,7 +106,7 @@ class ChangeDetectors:
         self._updates += 1
         if self._updates % _REFRESHED == 0:
             self._told = self._told_before = None
-        level, scale, correlation = self._level(), *self._noise()
+        level, scale, correlation = _quantile(self._values[:, :-_GUARD]), *self._noise()
         jumped = self._jumped(np.where(tested, values - level, 0.0), scale, correlation, tested)
         self._push(values, values - level, known, tested)
         drifted, drift = self._drifted(tested)
@@ -152,9 +152,6 @@ class ChangeDetectors:
         fresh = learned & np.isnan(self._deviations).all(axis=1)
         self._told = self._told_before = None
         self._deviations[fresh, -_LEVEL:] = self._values[fresh] - self._anchor[fresh, None]
-
-    def _level(self) -> Floats:
-        return _quantile(self._values[:, :-_GUARD])
 
     def _noise(self) -> tuple[Floats, Floats]:
         """The scale of what the window before does not predict, and the correlation with it."""

@@ -20,20 +20,13 @@ _S = 1e-9  # per ns
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricSample:
-    """One value, and what it is of."""
-
-    value: float
-    labels: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
 class WindowMetric:
     """A gauge. The end of its name is its unit, as Prometheus has it: seconds, ratio; without one it is a count."""
 
     name: str
     help: str
-    samples: tuple[MetricSample, ...]
+    values: Mapping[str, float]  # by what each is of; "" where there is one
+    label: str = ""  # what it is of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +41,9 @@ class ExportedWindow:
     def flat(self) -> dict[str, float]:
         """By one name each, for programs without labels: redline/account_seconds/input."""
         return {
-            "/".join([PREFIX, metric.name, *sample.labels.values()]): sample.value
+            "/".join(filter(None, (PREFIX, metric.name, of))): float(value)
             for metric in self.metrics
-            for sample in metric.samples
+            for of, value in metric.values.items()
         }
 
 
@@ -69,50 +62,33 @@ class WindowMetrics:
             run=self._run,
             number=self._windows,
             start_ns=window.figures.start_ns,
-            metrics=tuple(metric for metric in self._metrics(window) if metric.samples),
+            metrics=tuple(metric for metric in self._metrics(window) if metric.values),
         )
 
     def _metrics(self, window: WatchedWindow) -> Iterator[WindowMetric]:
         figures = window.figures
-        yield _single("windows", "Windows read so far.", self._windows)
-        yield _single("window_start_timestamp_seconds", "When the window began, since 1970.", figures.start_ns * _S)
-        yield _single("step_seconds", "Median step of the window.", figures.step_ns * _S)
+
+        def metric(name: str, text: str, values: float | Mapping[str, float], label: str = "") -> WindowMetric:
+            by_label = values if isinstance(values, Mapping) else {"": values}
+            return WindowMetric(name=name, help=text, values=by_label, label=label)
+
+        yield metric("windows", "Windows read so far.", self._windows)
+        yield metric("window_start_timestamp_seconds", "When the window began, since 1970.", figures.start_ns * _S)
+        yield metric("step_seconds", "Median step of the window.", figures.step_ns * _S)
         if window.usual_step_ns is not None:
-            yield _single(
-                "step_usual_seconds",
-                "Median step of the windows before, since the last change.",
-                window.usual_step_ns * _S,
-            )
-        yield _labelled(
-            "account_seconds",
-            "Accounts of the average step.",
-            "account",
-            {account.replace(" ", "_"): figures.accounts[account] * _S for account in Account},
-        )
-        yield _labelled(
-            "finding_gain_ratio",
-            "The most that mending a finding alone gains, of the step.",
-            "finding",
-            {finding.code: finding.gain_share for finding in figures.findings},
-        )
-        yield _labelled(
-            "rank_wait_ratio",
-            "What an average other rank waited for this rank, of the step.",
-            "rank",
-            {str(late.rank): late.wait_share for late in figures.late},
-        )
-        yield _single("ranks", "Ranks that left a digest.", len(figures.ranks))
-        yield _single("silent_ranks", "Ranks of the job that left no digest.", len(figures.silent))
-        yield _labelled("alarms", "Alarms so far.", "kind", {str(kind): count for kind, count in self._alarms.items()})
-
-
-def _single(name: str, text: str, value: float) -> WindowMetric:
-    return WindowMetric(name=name, help=text, samples=(MetricSample(value=float(value), labels={}),))
-
-
-def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> WindowMetric:
-    samples = tuple(MetricSample(value=float(value), labels={label: key}) for key, value in values.items())
-    return WindowMetric(name=name, help=text, samples=samples)
+            text = "Median step of the windows before, since the last change."
+            yield metric("step_usual_seconds", text, window.usual_step_ns * _S)
+        accounts = {account.replace(" ", "_"): figures.accounts[account] * _S for account in Account}
+        yield metric("account_seconds", "Accounts of the average step.", accounts, "account")
+        gains = {finding.code: finding.gain_share for finding in figures.findings}
+        text = "The most that mending a finding alone gains, of the step."
+        yield metric("finding_gain_ratio", text, gains, "finding")
+        waits = {str(late.rank): late.wait_share for late in figures.late}
+        text = "What an average other rank waited for this rank, of the step."
+        yield metric("rank_wait_ratio", text, waits, "rank")
+        yield metric("ranks", "Ranks that left a digest.", len(figures.ranks))
+        yield metric("silent_ranks", "Ranks of the job that left no digest.", len(figures.silent))
+        yield metric("alarms", "Alarms so far.", {str(kind): count for kind, count in self._alarms.items()}, "kind")
 
 
 _TAG = f"{PREFIX}.run"
@@ -185,14 +161,11 @@ def openmetrics_text(window: ExportedWindow) -> str:
     for metric in window.metrics:
         name = f"{PREFIX}_{metric.name}"
         lines += [f"# HELP {name} {metric.help}", f"# TYPE {name} gauge"]
-        lines += [f"{name}{_labels(window.run, sample)} {sample.value!r}" for sample in metric.samples]
+        for of, value in metric.values.items():
+            labels = {"run": window.run} | ({metric.label: of} if of else {})  # the run tells several watches apart
+            written = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+            lines.append(f"{name}{{{written}}} {float(value)!r}")
     return "\n".join([*lines, "# EOF"]) + "\n"
-
-
-def _labels(run: str, sample: MetricSample) -> str:
-    """The run tells several watches on a node apart."""
-    pairs = {"run": run, **sample.labels}
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs.items()) + "}"
 
 
 def _escaped(text: str) -> str:
@@ -236,9 +209,12 @@ class OtlpMetrics:
     def _metric(self, metric: WindowMetric, time_ns: int) -> Any:
         points = [
             self._types.NumberDataPoint(
-                attributes=dict(sample.labels), start_time_unix_nano=time_ns, time_unix_nano=time_ns, value=sample.value
+                attributes={metric.label: of} if of else {},
+                start_time_unix_nano=time_ns,
+                time_unix_nano=time_ns,
+                value=float(value),
             )
-            for sample in metric.samples
+            for of, value in metric.values.items()
         ]
         return self._types.Metric(
             name=f"{PREFIX}.{metric.name}",

@@ -12,7 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from redline.calibration import compute, matmuls
 from redline.calibration.bench import Samples, TimingBudget, take
-from redline.calibration.compute import FEWEST, Kernel
+from redline.calibration.calibration_record import Kernel
+from redline.calibration.compute import FEWEST
 from redline.calibration.device import ProbeDevice
 from redline.calibration.matmuls import (
     AttentionShape,

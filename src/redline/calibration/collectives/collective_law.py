@@ -32,14 +32,10 @@ class Operation:
     """One collective."""
 
     name: str
-    bus_factor: Callable[[int], float]
-    """Of so many ranks: bus bandwidth / bandwidth of the algorithm."""
-    gives: str = "whole"
-    """whole, part (1 / ranks of it) or nothing."""
-    takes: str = "same"
-    """whole, part or nothing; same where the result replaces what was given."""
-    rooted: str = ""
-    """gives or takes, where only the first rank of the group does."""
+    bus_factor: Callable[[int], float]  # of so many ranks: bus bandwidth / bandwidth of the algorithm
+    gives: str = "whole"  # whole, part (1 / ranks of it) or nothing
+    takes: str = "same"  # whole, part or nothing; same where the result replaces what was given
+    rooted: str = ""  # gives or takes, where only the first rank of the group does
 
     @property
     def is_divided(self) -> bool:
@@ -54,16 +50,12 @@ def _others(ranks: int) -> float:
     return (ranks - 1) / ranks
 
 
-def _twice_others(ranks: int) -> float:
-    return 2 * (ranks - 1) / ranks
-
-
 OPERATIONS = {
     operation.name: operation
     for operation in (
         Operation(name="broadcast", bus_factor=_one),
         Operation(name="reduce", bus_factor=_one),
-        Operation(name="all_reduce", bus_factor=_twice_others),
+        Operation(name="all_reduce", bus_factor=lambda ranks: 2 * (ranks - 1) / ranks),
         Operation(name="gather", bus_factor=_others, gives="part", takes="whole", rooted="takes"),
         Operation(name="all_gather", bus_factor=_others, gives="part", takes="whole"),
         Operation(name="scatter", bus_factor=_others, gives="whole", takes="part", rooted="gives"),
@@ -196,19 +188,16 @@ class CollectiveCase:
 
     operation: str
     level: str
-    ranks: int
-    """In each group."""
+    ranks: int  # in each group
     size_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveTimings:
     cases: tuple[CollectiveCase, ...]
-    samples_ns: tuple[tuple[float, ...], ...]
-    """Of the slowest rank, by round and case."""
+    samples_ns: tuple[tuple[float, ...], ...]  # of the slowest rank, by round and case
     correct: tuple[bool, ...]
-    dropped: tuple[CollectiveCase, ...] = ()
-    """For which there was no time."""
+    dropped: tuple[CollectiveCase, ...] = ()  # for which there was no time
 
 
 def cases_of(levels: Mapping[str, Groups], sizes: Sequence[int]) -> list[CollectiveCase]:
@@ -276,8 +265,7 @@ def declined_of(measured: CollectiveTimings, call_limit_s: float) -> tuple[Decli
 
 
 FEWEST_SIZES = 4
-_STEPS = 400
-"""Of the search for the size at which latency and transfer take equally long."""
+_STEPS = 400  # of the search for the size at which latency and transfer take equally long
 
 
 def fit(sizes_bytes: Sequence[float], times_ns: Sequence[float]) -> tuple[float, float]:

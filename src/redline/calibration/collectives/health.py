@@ -37,8 +37,7 @@ class RankTimes:
     rank: int
     host: str
     device: str
-    wall_ns: Sequence[Sequence[float]]
-    """By pass; passes lie apart in time."""
+    wall_ns: Sequence[Sequence[float]]  # by pass; passes lie apart in time
     cpu_share: Sequence[float]
     """Processor time that it got in each, as a share of the wall time; empty where the work is not the processor's."""
 
@@ -123,7 +122,6 @@ def tournament(count: int) -> list[list[Pair]]:
 
 
 def pairs_declined(ranks: int, pairs: int) -> tuple[Declined, ...]:
-    """What the pairings left out."""
     if pairs >= ranks * (ranks - 1) // 2:
         return ()
     why = f"there are {ranks:,} ranks: each was measured with at most {_MOST_ROUNDS} of the others"
@@ -137,10 +135,8 @@ class PairTimes:
     One time for each of several passes: the fastest of it.
     """
 
-    latency_ns: Sequence[float]
-    """Of the smallest message."""
-    transfer_ns: Sequence[float]
-    """Of a large one."""
+    latency_ns: Sequence[float]  # of the smallest message
+    transfer_ns: Sequence[float]  # of a large one
 
 
 def pair_speeds(times: Mapping[Pair, PairTimes], nodes: Sequence[int], transfer_bytes: int) -> tuple[PairSpeed, ...]:
@@ -202,8 +198,7 @@ class Who:
     device: str
 
 
-Samples = list[tuple[float, float]]
-"""Wall time of one piece of work in ns, and the share of processor time."""
+Samples = list[tuple[float, float]]  # wall time of one piece of work in ns, and the share of processor time
 
 
 def work_samples(world: Circle, device: ProbeDevice, count: int) -> Samples:

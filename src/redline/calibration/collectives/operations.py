@@ -29,7 +29,6 @@ def largest(rows: Sequence[Sequence[float]], device: ProbeDevice) -> list[list[f
 
 
 def everyones(own: T) -> list[T]:
-    """What each rank has to say, by rank."""
     table: list[T | None] = [None] * dist.get_world_size()
     dist.all_gather_object(table, own)
     return [entry for entry in table if entry is not None]
@@ -46,10 +45,8 @@ _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sc
 class Circle:
     """The ranks that take part, and which of them this process is."""
 
-    group: dist.ProcessGroup | None
-    """None is the world."""
-    ranks: tuple[int, ...]
-    """Of the world, in the order of the group. The first is the root."""
+    group: dist.ProcessGroup | None  # None is the world
+    ranks: tuple[int, ...]  # of the world, in the order of the group. The first is the root.
     position: int
     device: torch.device
 
@@ -67,7 +64,6 @@ class Buffers:
         self.take = torch.zeros(count, device=device)
 
     def of(self, operation: str, circle: Circle, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """As much as this rank gives and gets."""
         gives, takes = lengths(operation, circle.position, circle.size, size)
         return self.give[:gives], self.take[:takes]
 
@@ -139,11 +135,9 @@ def fill(operation: str, circle: Circle, size: int, give: torch.Tensor, take: to
 
 
 def result(operation: str, give: torch.Tensor, take: torch.Tensor) -> torch.Tensor:
-    """Where the operation leaves its result."""
     return give if operation in {"broadcast", "reduce", "all_reduce"} else take
 
 
 def is_right(operation: str, circle: Circle, size: int, held: torch.Tensor) -> bool:
-    """Tell whether the result is what the textbook says, in every element."""
     expected = due(operation, circle.position, circle.size, size)
     return expected is None or torch.equal(held.cpu(), torch.from_numpy(expected))

@@ -29,12 +29,10 @@ class OperationExample:
     """One operation, on tensors small enough to be read."""
 
     operation: str
-    before: tuple[tuple[int, ...], ...]
-    """By rank; empty where a rank gives nothing."""
+    before: tuple[tuple[int, ...], ...]  # by rank; empty where a rank gives nothing
     after: tuple[tuple[int, ...] | None, ...]
     """By rank; empty where a rank gets nothing, None where what its tensor holds is not defined."""
-    correct: bool
-    """Whether all of it is what the definition says."""
+    correct: bool  # whether all of it is what the definition says
 
 
 RESULT = "result.json"
@@ -46,11 +44,9 @@ class RankFailure:
     """Why a rank ended early."""
 
     rank: int
-    at_ns: int
-    """Since the epoch: where one rank fails, others lose their partner and fail after it."""
+    at_ns: int  # since the epoch: where one rank fails, others lose their partner and fail after it
     line: str
-    is_usage: bool = False
-    """What the user asked for makes no sense."""
+    is_usage: bool = False  # what the user asked for makes no sense
 
 
 def failure_path(folder: Path, rank: int) -> Path:
@@ -58,7 +54,6 @@ def failure_path(folder: Path, rank: int) -> Path:
 
 
 def failures(folder: Path) -> Iterator[RankFailure]:
-    """The first one first."""
     import msgspec
 
     failures_read = [msgspec.json.decode(path.read_bytes(), type=RankFailure) for path in folder.glob(_FAILURES)]
@@ -203,13 +198,9 @@ def failure(folder: Path, tail: Sequence[str], code: int) -> RedlineError:
         if first.is_usage:
             return UsageError(f"calibrate: {first.line}")
         return InputError(f"the collectives could not be measured: rank {first.rank} failed\n{first.line}")
-    cause = tail[_position(tail, "Root Cause") :]
+    cause = tail[next((at for at, line in enumerate(tail) if line.startswith("Root Cause")), len(tail)) :]
     killed = next((match[1] for line in cause if (match := _SIGNAL.search(line))), None)
     if killed is not None:
         return InputError(f"the collectives could not be measured: a rank was ended by {killed}")
     said = next((line.strip() for line in reversed(tail) if _ERROR.search(line)), f"exit code {code}")
     return InputError(f"the collectives could not be measured: torchrun failed\n{said[:300]}")
-
-
-def _position(lines: Sequence[str], beginning: str) -> int:
-    return next((at for at, line in enumerate(lines) if line.startswith(beginning)), len(lines))

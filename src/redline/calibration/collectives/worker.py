@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -75,15 +74,6 @@ _FEWEST_ROUNDS, _WANTED_ROUNDS, _MOST_ROUNDS = 3, 40, 200
 _SAMPLE_NS = (300_000, 1_000_000)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CollectiveBudget:
-    """How much time may be spent."""
-
-    seconds: float
-    call_limit_s: float
-    """A case is dropped where one call takes longer than this, and so are those of larger messages."""
-
-
 class Harness:
     """The ranks of the world, and their groups by level."""
 
@@ -95,10 +85,12 @@ class Harness:
         self._barrier = barrier(world)
         self._device = device
 
-    def measure(self, cases: Sequence[CollectiveCase], buffers: Buffers, effort: CollectiveBudget) -> CollectiveTimings:
-        """Check every case, drop those that take too long, and time the rest."""
-        until_s = time.monotonic() + effort.seconds
-        right = self._check(cases, buffers, effort.call_limit_s)
+    def measure(
+        self, cases: Sequence[CollectiveCase], buffers: Buffers, seconds: float, call_limit_s: float
+    ) -> CollectiveTimings:
+        """Check every case, drop those of which one call takes too long, with all larger ones, and time the rest."""
+        until_s = time.monotonic() + seconds
+        right = self._check(cases, buffers, call_limit_s)
         kept = [case for case in cases if case in right]
         calls = [self._call(case, buffers) for case in kept]
         rows = self._rounds(calls, self._repeats(calls, until_s), until_s)
@@ -292,8 +284,12 @@ def measure(device: ProbeDevice, options: argparse.Namespace) -> Collectives:
     passes = [work_samples(world, device, _WORK_SAMPLES)]
     transfer_bytes = (16 if device.is_cuda else 1) * _MIB
     links = pair_speeds(pair_times(world, nodes, device, transfer_bytes, 8), nodes, transfer_bytes)
-    effort = CollectiveBudget(seconds=options.seconds, call_limit_s=0.2 if options.quick else 0.5)
-    measured = _measured(groups_of_level, own, device, effort, quick=options.quick)
+    call_limit_s = 0.2 if options.quick else 0.5
+    cases = cases_of(groups_of_level, _sizes(device, quick=options.quick)) if options.seconds else []
+    measured = CollectiveTimings(cases=(), samples_ns=(), correct=())
+    if cases:
+        buffers = Buffers(max(case.size_bytes for case in cases), device.torch_device)
+        measured = Harness(own, device).measure(cases, buffers, options.seconds, call_limit_s)
     passes.append(work_samples(world, device, _WORK_SAMPLES))
     points = points_of(measured)
     return Collectives(
@@ -307,7 +303,7 @@ def measure(device: ProbeDevice, options: argparse.Namespace) -> Collectives:
         declined=(
             *_shared_processors(device),
             *pairs_declined(world.size, len(links)),
-            *declined_of(measured, effort.call_limit_s),
+            *declined_of(measured, call_limit_s),
         ),
     )
 
@@ -318,21 +314,6 @@ def _shared_processors(device: ProbeDevice) -> tuple[Declined, ...]:
         return ()
     why = f"{local} ranks of a node share {processors} processors"
     return (Declined(what="times without waiting for a processor", why=why),)
-
-
-def _measured(
-    groups_of_level: Mapping[str, Groups],
-    own: Mapping[str, Circle | None],
-    device: ProbeDevice,
-    effort: CollectiveBudget,
-    *,
-    quick: bool,
-) -> CollectiveTimings:
-    cases = cases_of(groups_of_level, _sizes(device, quick=quick)) if effort.seconds else []
-    if not cases:
-        return CollectiveTimings(cases=(), samples_ns=(), correct=())
-    buffers = Buffers(max(case.size_bytes for case in cases), device.torch_device)
-    return Harness(own, device).measure(cases, buffers, effort)
 
 
 def _sizes(device: ProbeDevice, *, quick: bool) -> list[int]:

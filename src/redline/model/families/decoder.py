@@ -186,8 +186,7 @@ def bert(config: Fields) -> Model:
     )
 
 
-KINDS = {"M": "state", "*": "attention", "-": "dense", "E": "moe"}
-"""Letters of `hybrid_override_pattern`."""
+KINDS = {"M": "state", "*": "attention", "-": "dense", "E": "moe"}  # letters of `hybrid_override_pattern`
 NAMES = {
     "mamba": "state",
     "linear_attention": "state",

@@ -7,8 +7,7 @@ from redline.model.fields import Fields
 from redline.model.model import Model
 
 TIME_WIDTH = 256
-SD3_TOKENS = 333
-"""77 of CLIP and 256 of T5."""
+SD3_TOKENS = 333  # 77 of CLIP and 256 of T5
 WAN_TOKENS = 512
 
 

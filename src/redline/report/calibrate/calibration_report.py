@@ -13,8 +13,7 @@ from redline.calibration.calibration_record import (
     why_not,
 )
 from redline.calibration.memory import memory_bytes_per_s
-from redline.hardware import catalogue
-from redline.hardware.machine import DTYPES, FIGURE_UNITS, Machine, too_wide, work_unit
+from redline.hardware.machine import BEST_MATMUL, DTYPES, FIGURE_UNITS, Machine, too_wide, work_unit
 from redline.report.calibrate import figures, tables
 from redline.report.calibrate import messages as say
 from redline.report.display import Style
@@ -35,7 +34,7 @@ from redline.report.document import (
 )  # fmt: skip
 from redline.report.figure_names import label, label_of, why_unusable
 from redline.report.language import _, clauses, listed, marked
-from redline.report.text_parts import clipped
+from redline.report.text_parts import capital, clipped
 from redline.units import format_buffer
 
 _MOST_FACTS = 6
@@ -73,7 +72,7 @@ def _collectives(measured: Collectives | None) -> Iterator[Block]:
     if measured is None:
         return
     shown = tables.collectives(measured, verbose=False)
-    title = _("{title}: {group}").format(title=shown.title, group=say.group_of_processes(measured))
+    title = _("{what}: {why}").format(what=shown.title, why=say.group_of_processes(measured))
     yield replace(shown, title=title) if shown.rows else Items(items=(title,), mark="")
     if not list(say.troubles(measured)):
         yield Items(items=(say.health(measured),))
@@ -94,15 +93,14 @@ def unusable(machine: Machine) -> str:
         return ""
     told = [_named_with(names, why) for why, names in list(reasons.items())[:_MOST_REASONS]]
     rest = sum(map(len, list(reasons.values())[_MOST_REASONS:]))
-    told += [_("{count} more").format(count=rest)] if rest else []
+    told += [say.more(rest)] if rest else []
     text = _("{told}. `redline diagnose` and `redline plan` do not use them. Calibrate again on a quiet machine.")
     return text.format(told=clauses(told))
 
 
 def _named_with(names: Sequence[str], why: str) -> str:
-    more = [_("{count} more").format(count=len(names) - _MOST_REASONS)] if len(names) > _MOST_REASONS else []
-    text = _("{names}: {why}")
-    return text.format(names=listed([*names[:_MOST_REASONS], *more]), why=why_unusable(why))
+    more = [say.more(len(names) - _MOST_REASONS)] if len(names) > _MOST_REASONS else []
+    return _("{what}: {why}").format(what=listed([*names[:_MOST_REASONS], *more]), why=why_unusable(why))
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -124,11 +122,11 @@ def _sections(calibration: Calibration, machine: Machine) -> Iterator[Section]:
     collectives = calibration.collectives
     troubles = tuple(say.troubles(collectives))
     noise, unused = say.noise(calibration.conditions), unusable(machine)
-    unused = _("Not usable: {why}").format(why=unused) if unused else ""
+    unused = say.not_usable(unused) if unused else ""
     wrong = (Items(items=troubles, style=Style.ERROR),) if troubles else ()
     yield Section(
         name="troubles",
-        title=_("What is wrong") if troubles else "",
+        title=capital(_("what is wrong")) if troubles else "",
         blocks=(*wrong, *_said(noise, unused)),
         style="panel warning",
     )
@@ -137,45 +135,44 @@ def _sections(calibration: Calibration, machine: Machine) -> Iterator[Section]:
         "above the sloped line has its data in a cache."
     )
     roofline = _chart("roofs", figures.roofs_figure(calibration), roofs, say.ridge(calibration))
-    yield _section("roofline", _("Roofline"), roofline)
+    yield _section("roofline", roofline)
     load = _(
         "The rate of the best matmul while nothing else runs, in percent of the burst rate: a drop means lower clocks "
         "or other load."
     )
     compute = _shown(
-        ("kernels", _("The best of each kernel and type"), tables.kernels(calibration, machine)),
-        ("laws", "", tables.laws(calibration, verbose=True)),
+        kernels=tables.kernels(calibration, machine),
+        laws=tables.laws(calibration, verbose=True),
     )
     under_load = _chart("sustained", figures.sustained_figure(calibration), load, title=_("Under load"))
-    yield _section("compute", _("Compute"), [*compute, *under_load] if compute else [])
+    yield _section("compute", [*compute, *under_load] if compute else [])
     sizes = _(
         "Bandwidth by total array size. Each drop is the end of a cache level; the right end is memory. Bars are "
         "intervals."
     )
-    moved = _shown(
-        ("bandwidths", _("Bandwidth by size"), tables.bandwidths(calibration, verbose=True)),
-        ("movements", _("Allocation and transfers"), tables.movements(calibration)),
-    )
+    moved = _shown(bandwidths=tables.bandwidths(calibration, verbose=True), movements=tables.movements(calibration))
     course = _chart("bandwidths", figures.bandwidths_figure(calibration), sizes)
-    yield _section("memory", _("Memory"), [*course, *moved] if moved else [])
+    yield _section("memory", [*course, *moved] if moved else [])
     costs = _shown(
-        ("overheads", _("Cost of small operations"), tables.overheads(calibration)),
-        ("loaders", _("Data loader, with a dataset that costs nothing"), tables.loaders(calibration)),
-        ("doublings", _("Doubling the batch of a small network"), tables.doublings(calibration)),
+        overheads=tables.overheads(calibration),
+        loaders=tables.loaders(calibration),
+        doublings=tables.doublings(calibration),
     )
-    yield _section("overhead", _("Overhead"), [*_said(say.doubling(calibration)), *costs])
+    yield _section("overhead", [*_said(say.doubling(calibration)), *costs])
     if collectives is not None:
-        yield _section("collectives", _("Collectives"), _page_collectives(collectives))
-    yield Section(name="catalogue", link=_("Catalogue"), title=_("Published and measured"), blocks=_against(machine))
+        yield _section("collectives", _page_collectives(collectives))
+    yield Section(name="catalogue", link=_("Catalogue"), title=_("Catalogue"), blocks=_against(machine))
     yield Section(name="conditions", link=_("Conditions"), title=_("Conditions"), blocks=_conditions(calibration))
     yield Section(
-        name="definitions", title=_("How each number is defined"), blocks=(LabelledLines(lines=_definitions()),)
+        name="definitions",
+        title=_("How each number is defined"),
+        blocks=(LabelledLines(lines=tuple((_(term), _(text)) for term, text in _DEFINITIONS)),),
     )
 
 
-def _section(name: str, title: str, blocks: Iterable[PageBlock]) -> Section:
-    blocks = tuple(blocks)
-    return Section(name=name, link=title if blocks else "", title=title, blocks=blocks)
+def _section(family: str, blocks: Iterable[PageBlock]) -> Section:
+    blocks, title = tuple(blocks), capital(say.named(say.FAMILIES, family))
+    return Section(name=family, link=title if blocks else "", title=title, blocks=blocks)
 
 
 def _said(*texts: str) -> list[Paragraph]:
@@ -187,8 +184,8 @@ def _chart(name: str, data: figures.ChartData | None, about: str, after: str = "
     return [] if data is None else [Chart(name=name, data=data, title=title, about=about), *_said(after)]
 
 
-def _shown(*named: tuple[str, str, ReportTable]) -> list[ReportTable]:
-    return [shown for name, title, table in named for shown in titled(name, title or table.title, table)]
+def _shown(**named: ReportTable) -> list[ReportTable]:
+    return [shown for name, table in named.items() for shown in titled(name, table.title, table)]
 
 
 def _page_collectives(collectives: Collectives) -> Iterator[PageBlock]:
@@ -198,19 +195,16 @@ def _page_collectives(collectives: Collectives) -> Iterator[PageBlock]:
     about = _("Bus bandwidth by size over all ranks; the dashed line is what a ring of the measured links would reach.")
     yield from _chart("bus", figures.bus_figure(collectives), about)
     yield from _shown(
-        ("collectives", _("Operations and groups"), tables.collectives(collectives, verbose=True)),
-        ("ranks", _("Ranks"), tables.ranks(collectives)),
-        ("pairs", _("Pairs of ranks"), tables.pairs(collectives)),
+        collectives=tables.collectives(collectives, verbose=True),
+        ranks=tables.ranks(collectives),
+        pairs=tables.pairs(collectives),
     )
 
 
 def _against(machine: Machine) -> tuple[PageBlock, ...]:
     table = tables.against_catalogue(machine)
-    if table is not None and table.rows:
-        about = _("Catalogue figures of this accelerator against what was measured.")
-        return (Paragraph(text=about), *_shown(("catalogue", "", table)))
-    if catalogue.record(machine.base) is not None:
-        return (Paragraph(text=_("None of the catalogue's figures was measured.")),)
+    if table is not None:
+        return tuple(_shown(catalogue=table))
     text = _(
         "The catalogue of published figures has no record of this machine (it has no CPUs), so there is nothing to "
         "compare with. Where a peak is needed, the best measured rate is used."
@@ -221,11 +215,10 @@ def _against(machine: Machine) -> tuple[PageBlock, ...]:
 def _conditions(calibration: Calibration) -> tuple[PageBlock, ...]:
     declined = tuple(map(say.declined, _declined(calibration)))
     about = LabelledLines(lines=tuple(_about(calibration)))
-    return (about, *([Items(title=_("Not measured"), items=declined)] if declined else []))
+    return (about, *([Items(title=capital(_("not measured")), items=declined)] if declined else []))
 
 
 def _headline(calibration: Calibration) -> str:
-    """What the machine can do, in a sentence."""
     name = clipped(calibration.subject.name, 60)
     rates = [
         _("{rate} in {dtype}").format(
@@ -258,11 +251,12 @@ def _fastest(calibration: Calibration) -> list[Peak]:
 def _facts(calibration: Calibration) -> Iterator[Fact]:
     """Only figures that can be used."""
     for peak in _fastest(calibration)[:2]:
-        name = _("best matmul {dtype}").format(dtype=peak.dtype)
-        yield _fact(name, peak.burst_flops_per_s, work_unit(peak.dtype), clipped(peak.shape, 40))
+        yield _fact(
+            label(f"{BEST_MATMUL}.{peak.dtype}"), peak.burst_flops_per_s, work_unit(peak.dtype), clipped(peak.shape, 40)
+        )
     memory = memory_bytes_per_s(calibration.bandwidths)
     if memory is not None and not why_not(memory, calibration):
-        yield _fact(_("memory bandwidth"), memory, "B/s", _("beyond the caches"))
+        yield _fact(_("memory bandwidth"), memory, "B/s")
     roofline = calibration.roofline
     if roofline is not None and not why_not(roofline.ridge_flops_per_byte, calibration):
         yield _fact(
@@ -270,7 +264,7 @@ def _facts(calibration: Calibration) -> Iterator[Fact]:
         )
     for point in calibration.overheads:
         if point.name in ("launch", "dispatch") and not why_not(point.time_ns, calibration, on_host=True):
-            yield _fact(label_of(f"{point.name}_ns"), point.time_ns, "ns", _("of one operator"))
+            yield _fact(label_of(f"{point.name}_ns"), point.time_ns, "ns")
     reduced = _largest_all_reduce(calibration)
     if reduced is not None and not too_wide(tables.bus_bandwidth(reduced).reach):
         size = format_buffer(reduced.size_bytes)
@@ -291,18 +285,14 @@ def _fact(name: str, estimate: Estimate, unit: str, detail: str = "") -> Fact:
 
 def _about(calibration: Calibration) -> Iterator[tuple[str, str]]:
     subject = calibration.subject
-    yield _("machine"), say.machine(subject)
     yield _("host"), clipped(subject.host, 80)
     yield _("memory"), format_buffer(subject.memory_bytes)
-    yield _("date"), say.day(calibration.date)
-    yield _("duration"), _("{seconds} s").format(seconds=say.seconds(calibration))
     yield _("software"), say.software(subject)
     yield _("samples"), say.samples(calibration)
-    yield _("noise"), say.noise(calibration.conditions) or _("none notable")
+    yield _("noise"), say.noise(calibration.conditions)
 
 
 def script_messages() -> dict[str, str]:
-    """What the scripts say."""
     return {
         "intensity": _("FLOP per byte of memory traffic"),
         "rate": _("FLOP/s"),
@@ -338,21 +328,6 @@ _DEFINITIONS: Sequence[tuple[str, str]] = (
         ),
     ),
     (
-        marked("sustained"),
-        marked("The same matmul over and over; the second half of that time, when clocks have dropped."),
-    ),
-    (
-        marked("matmul model"),
-        marked(
-            "Three constants that predict the time of any matmul: max(FLOPs / compute roof, bytes / memory "
-            "roof) + fixed time. They are fitted to the sweep; the error is on held-out shapes."
-        ),
-    ),
-    (
-        marked("working set"),
-        marked("All arrays that a loop touches. If they fit into a cache, they are read faster than memory allows."),
-    ),
-    (
         marked("copy, triad, sum"),
         marked(
             "a = b; a = b + s c; and the sum of an array. Bytes are those the program reads and writes; "
@@ -374,13 +349,6 @@ _DEFINITIONS: Sequence[tuple[str, str]] = (
         ),
     ),
     (
-        marked("ring model"),
-        marked(
-            "The time of the operation if each rank sent and received one message at a time, with the "
-            "latency and rate measured between two ranks."
-        ),
-    ),
-    (
         marked("slow"),
         marked(
             "A rank or link that is further behind the others than they differ among themselves. It slows "
@@ -388,8 +356,3 @@ _DEFINITIONS: Sequence[tuple[str, str]] = (
         ),
     ),
 )
-
-
-def _definitions() -> tuple[tuple[str, str], ...]:
-    """Terms and what they mean, in the language that is spoken now."""
-    return tuple((_(term), _(text)) for term, text in _DEFINITIONS)

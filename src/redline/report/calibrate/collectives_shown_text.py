@@ -44,7 +44,7 @@ def _operation(operation_example: OperationExample) -> Iterator[str]:
     rows = [(str(rank), _numbers(before), _numbers(after)) for rank, (before, after) in enumerate(pairs[:_MOST_RANKS])]
     yield from (f"  {line}" for line in table((_("rank"), _("before"), _("after")), rows))
     if len(pairs) > _MOST_RANKS:
-        yield "  " + _("and {count} more ranks").format(count=len(pairs) - _MOST_RANKS)
+        yield "  " + _("{count} more").format(count=len(pairs) - _MOST_RANKS)
 
 
 def _numbers(values: Sequence[int] | None) -> str:

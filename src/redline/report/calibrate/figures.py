@@ -52,7 +52,6 @@ def roofs_figure(calibration: Calibration) -> ChartData | None:
     if not calibration.kernels and roofline is None:
         return None
     bandwidth = memory_bytes_per_s(calibration.bandwidths) or (roofline.bandwidth_bytes_per_s if roofline else None)
-    about = _("the experiment: {dtype}, {method}")
     return {
         "kernels": _kernels(calibration.kernels),
         "peaks": [
@@ -65,9 +64,7 @@ def roofs_figure(calibration: Calibration) -> ChartData | None:
         "bytes_per_s": _digits(bandwidth.value) if bandwidth else None,
         "bandwidth": say.amount(bandwidth.value, "B/s") if bandwidth else "",
         "experiment": [_intensity(point) for point in roofline.points] if roofline else [],
-        "experiment_name": about.format(dtype=roofline.dtype, method=clipped(roofline.method, _NAME_LIMIT))
-        if roofline
-        else "",
+        "experiment_name": f"{roofline.dtype}, {clipped(roofline.method, _NAME_LIMIT)}" if roofline else "",
         "ridge": _ridge(calibration),
     }
 
@@ -84,23 +81,16 @@ def _kernels(points: Sequence[KernelPoint]) -> list[ChartData]:
 
 
 def _kernel(point: KernelPoint) -> Mark:
-    text = _("{family} {shape}, {dtype}\n{rate}\n{time}").format(
-        family=say.named(say.KERNELS, point.family),
-        shape=clipped(point.shape, _NAME_LIMIT),
-        dtype=point.dtype,
-        rate=say.figure(point.flops_per_s, work_unit(point.dtype)),
-        time=say.figure(point.time_ns, "ns"),
-    )
+    about = f"{say.named(say.KERNELS, point.family)} {clipped(point.shape, _NAME_LIMIT)}, {point.dtype}"
+    rate_text = say.figure(point.flops_per_s, work_unit(point.dtype))
+    text = f"{about}\n{rate_text}\n{say.figure(point.time_ns, 'ns')}"
     return _mark(point.flops / point.bytes, point.flops_per_s, text, clipped(point.shape, _LABEL_LIMIT))
 
 
 def _intensity(point: IntensityPoint) -> Mark:
     flops_per_s = rate(point.flops, point.time_ns)
-    text = _("{intensity:.3g} FLOP per byte\n{rate}\n{time}").format(
-        intensity=point.flops_per_byte,
-        rate=say.figure(flops_per_s, "FLOP/s"),
-        time=say.figure(point.time_ns, "ns"),
-    )
+    about = say.amount(point.flops_per_byte, "FLOP/byte")
+    text = f"{about}\n{say.figure(flops_per_s, 'FLOP/s')}\n{say.figure(point.time_ns, 'ns')}"
     return _mark(point.flops_per_byte, flops_per_s, text)
 
 
@@ -108,7 +98,7 @@ def _ridge(calibration: Calibration) -> Mark | None:
     roofline = calibration.roofline
     if roofline is None:
         return None
-    text = _("ridge of the experiment: {ridge}").format(ridge=say.figure(roofline.ridge_flops_per_byte, "FLOP/byte"))
+    text = f"{_('ridge')}\n{say.figure(roofline.ridge_flops_per_byte, 'FLOP/byte')}"
     return _mark(roofline.ridge_flops_per_byte.value, roofline.peak_flops_per_s, text)
 
 
@@ -129,11 +119,8 @@ def bandwidths_figure(calibration: Calibration) -> ChartData | None:
 
 
 def _bandwidth(point: BandwidthPoint) -> Mark:
-    text = _("{kind}, working set {size}\n{rate}").format(
-        kind=say.named(say.MOVEMENTS, point.kind),
-        size=format_buffer(point.working_bytes),
-        rate=say.figure(point.bytes_per_s, "B/s"),
-    )
+    about = f"{say.named(say.MOVEMENTS, point.kind)}, {format_buffer(point.working_bytes)}"
+    text = f"{about}\n{say.figure(point.bytes_per_s, 'B/s')}"
     return _mark(point.working_bytes, point.bytes_per_s, text)
 
 
@@ -146,12 +133,11 @@ def sustained_figure(calibration: Calibration) -> ChartData | None:
     for peak in calibration.peaks:
         burst = peak.burst_flops_per_s.value
         rates = [(second, flops, _digits(100 * flops / burst)) for second, flops in peak.curve]
-        text = _("{dtype} after {seconds:.1f} s\n{rate}")
         marks = [
             {
                 **dict.fromkeys(("x", "y", "low", "high"), share),
                 "x": _digits(second),
-                "text": text.format(dtype=peak.dtype, seconds=second, rate=say.amount(flops, work_unit(peak.dtype))),
+                "text": f"{peak.dtype}, {second:.1f} s\n{say.amount(flops, work_unit(peak.dtype))}",
                 "name": "",
             }
             for second, flops, share in rates
@@ -209,10 +195,6 @@ def _ring(point: CollectivePoint, pair: tuple[float, float]) -> list[float]:
 
 
 def _bus(point: CollectivePoint) -> Mark:
-    text = _("{operation} of {size}\n{time}\nbus bandwidth {rate}").format(
-        operation=clipped(point.operation, 40),
-        size=format_buffer(point.size_bytes),
-        time=say.figure(point.time_ns, "ns"),
-        rate=say.figure(bus_bandwidth(point), "B/s"),
-    )
+    about = f"{clipped(point.operation, 40)}, {format_buffer(point.size_bytes)}"
+    text = f"{about}\n{say.figure(point.time_ns, 'ns')}\n{say.figure(bus_bandwidth(point), 'B/s')}"
     return _mark(point.size_bytes, bus_bandwidth(point), text)

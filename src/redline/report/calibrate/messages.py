@@ -142,7 +142,6 @@ def named(names: Mapping[str, str], name: str) -> str:
 
 
 def quantity(name: str, of: str) -> str:
-    """What a row of a comparison is about."""
     known = {**KERNELS, **MOVEMENTS, **OVERHEADS, **QUANTITIES}
     return f"{named(known, name)} {clipped(of, _NAME_LIMIT)}".rstrip()
 
@@ -169,6 +168,14 @@ def seconds(calibration: Calibration) -> str:
 def day(date: str) -> str:
     """2026-11-15T14:30:00+00:00 -> 2026-11-15 14:30."""
     return clipped(date[:16].replace("T", " "), 20)
+
+
+def more(count: int) -> str:
+    return _("{count} more").format(count=count)
+
+
+def not_usable(why: str) -> str:
+    return _("Not usable: {why}").format(why=why)
 
 
 def machine(subject: DeviceInfo) -> str:
@@ -235,19 +242,15 @@ def troubles(collectives: Collectives | None) -> Iterator[str]:
         return
     yield from _most([_wrong(point) for point in collectives.points if not point.correct])
     yield from _most(
-        [slow_rank(rank, collectives.world) for rank in sorted(collectives.ranks, key=_by_ratio) if rank.slow]
+        [slow_rank(rank) for rank in sorted(collectives.ranks, key=lambda speed: -speed.ratio) if rank.slow]
     )
     yield from _most([slow_pair(pair_speed) for pair_speed in collectives.pairs if pair_speed.slow])
-
-
-def _by_ratio(rank_speed: RankSpeed) -> float:
-    return -rank_speed.ratio
 
 
 def _most(lines: Sequence[str]) -> Iterator[str]:
     yield from lines[:_MOST_NAMED]
     if len(lines) > _MOST_NAMED:
-        yield _("and {count} more like this").format(count=len(lines) - _MOST_NAMED)
+        yield more(len(lines) - _MOST_NAMED)
 
 
 def _wrong(collective_point: CollectivePoint) -> str:
@@ -259,12 +262,8 @@ def _wrong(collective_point: CollectivePoint) -> str:
     )
 
 
-def slow_rank(rank_speed: RankSpeed, world: int) -> str:
-    text = (
-        _("rank {rank} on host {host} takes {ratio} times as long as the median rank for the same work")
-        if world > 2
-        else _("rank {rank} on host {host} takes {ratio} times as long as the other rank for the same work")
-    )
+def slow_rank(rank_speed: RankSpeed) -> str:
+    text = _("rank {rank} on host {host} takes {ratio} times as long as usual for the same work")
     said = text.format(rank=rank_speed.rank, host=clipped(rank_speed.host, _NAME_LIMIT), ratio=times(rank_speed.ratio))
     if not 0 <= rank_speed.cpu_share < _WHOLE_CORE:
         return said
@@ -293,18 +292,9 @@ def slow_pair(pair_speed: PairSpeed) -> str:
     )
 
 
-_FEWEST_PAIRS = 2  # a single link has none to be compared with
-
-
 def health(collectives: Collectives) -> str:
-    """Where nothing is wrong."""
-    if len(collectives.pairs) < _FEWEST_PAIRS:
-        return _("healthy: all results are correct, none of {ranks} is slow").format(
-            ranks=counted_nouns.ranks(collectives.world)
-        )
-    text = _("healthy: all results are correct, none of {ranks} and {pairs} is slow")
-    pairs = ngettext("{count:,} pair", "{count:,} pairs", len(collectives.pairs)).format(count=len(collectives.pairs))
-    return text.format(ranks=counted_nouns.ranks(collectives.world), pairs=pairs)
+    text = _("healthy: all results are correct; none of {ranks} is slow, nor any link that could be compared")
+    return text.format(ranks=counted_nouns.ranks(collectives.world))
 
 
 def group_of_processes(collectives: Collectives) -> str:
@@ -325,7 +315,7 @@ def ridge(calibration: Calibration) -> str:
         return ""
     why = why_not(roofline.ridge_flops_per_byte, calibration)
     if why:
-        return _("The ridge point was measured, but is not usable: {why}.").format(why=why_unusable(why))
+        return not_usable(why_unusable(why))
     text = _(
         "The ridge point is {ridge}: loops with less arithmetic per byte are memory-bound, at "
         "{bandwidth}; loops with more are compute-bound, at {peak} ({dtype}, {method})."
@@ -347,7 +337,7 @@ def doubling(calibration: Calibration) -> str:
         return ""
     why = next((why for estimate in times_ns if (why := why_not(estimate, calibration, on_host=True))), "")
     if why:
-        return _("The step time was measured, but is not usable: {why}.").format(why=why_unusable(why))
+        return not_usable(why_unusable(why))
     last, free = ordered[-1], overhead_up_to(ordered)
     if free is None:
         text = _("Doubling the batch of a small network is never free: {twice} takes {ratio} times as long as {batch}.")

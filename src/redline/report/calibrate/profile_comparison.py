@@ -10,7 +10,7 @@ from redline.calibration.compare import CalibrationFigure, Comparison, Compariso
 from redline.report.calibrate import messages as say
 from redline.report.data import csv_text, enveloped, picked, plain
 from redline.report.document import Document, Heading, Items, LabelledLines, PageDocument, ReportTable, Section
-from redline.report.language import _, clauses, listed, marked, ngettext
+from redline.report.language import _, clauses, listed, marked
 from redline.report.shown_result import ShownResult
 from redline.report.text_parts import clipped
 
@@ -104,7 +104,6 @@ def _csv_row(row: Row) -> tuple[object, ...]:
 
 
 def not_in_turns() -> str:
-    """What is to be known before a difference is believed."""
     return _("the two were not measured in turns, so what else the machines did then is part of each difference")
 
 
@@ -113,10 +112,7 @@ def summary(comparison: Comparison) -> str:
     counts = Counter(row.verdict for row in comparison.rows)
     if not comparison.rows:
         return _("the two calibrations have no figure in common")
-    if set(counts) == {ComparisonVerdict.SAME}:
-        return _("B is the same as A within the intervals, in all {count} figures").format(count=len(comparison.rows))
-    named = {verdict: _(VERDICTS[verdict]) for verdict in ComparisonVerdict}
-    told = listed(f"{counts[verdict]} {named[verdict]}" for verdict in ComparisonVerdict if counts[verdict])
+    told = listed(f"{counts[verdict]} {_(VERDICTS[verdict])}" for verdict in ComparisonVerdict if counts[verdict])
     return _("B against A, {count} figures: {told}").format(count=len(comparison.rows), told=told)
 
 
@@ -172,7 +168,6 @@ def _by_size_of_change(row: Row) -> float:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Name, both values, their ratio, and the verdict."""
     return (
         say.quantity(row.quantity, row.of),
         say.figure(row.first, row.unit),
@@ -183,23 +178,12 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def only_lines(comparison: Comparison) -> list[str]:
-    """What only one of them has."""
     sides = (("A", comparison.only_first), ("B", comparison.only_second))
     return [_only(label, figures) for label, figures in sides if figures]
 
 
 def _only(label: str, figures: Sequence[CalibrationFigure]) -> str:
-    names = [
-        say.quantity(calibration_figure.quantity, calibration_figure.of)
-        for calibration_figure in figures
-        if calibration_figure.is_main
-    ]
-    parts = [*names[:_MOST_NAMED], *([_others(len(names) - _MOST_NAMED)] if len(names) > _MOST_NAMED else [])]
-    points = len(figures) - len(names)
-    if points:
-        parts.append(ngettext("{count} point of a curve", "{count} points of curves", points).format(count=points))
+    names = [say.quantity(figure.quantity, figure.of) for figure in figures if figure.is_main][:_MOST_NAMED]
+    rest = len(figures) - len(names)
+    parts = [*names, *([say.more(rest)] if rest else [])]
     return _("only in {label}: {names}").format(label=label, names=listed(parts))
-
-
-def _others(count: int) -> str:
-    return ngettext("{count} other figure", "{count} other figures", count).format(count=count)

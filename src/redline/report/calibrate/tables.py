@@ -36,7 +36,6 @@ def shown(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes:
 
 
 def kernels(calibration: Calibration, machine: Machine) -> ReportTable:
-    """The best of each family and type."""
     base = catalogue.record(machine.base)
     rows = [_peak_row(peak, base) for peak in calibration.peaks]
     rows += [_kernel_row(best) for best in _best(calibration.kernels, {peak.dtype for peak in calibration.peaks})]
@@ -113,25 +112,17 @@ def bandwidths(calibration: Calibration, *, verbose: bool) -> ReportTable:
     """By size, so that caches are seen."""
     points = [point for point in calibration.bandwidths if point.kind in STREAMS]
     kinds = [kind for kind in STREAMS if any(point.kind == kind for point in points)]
-    by_place = {(_doublings(point), point.kind): point for point in points}
+    by_place = {(round(log2(max(point.working_bytes, 1))), point.kind): point for point in points}
     places = sorted({place for place, _kind in by_place})
     rows = (
-        (_size(by_place, place, kinds), *(_speed(by_place.get((place, kind))) for kind in kinds))
+        (
+            format_buffer(next(by_place[place, kind].working_bytes for kind in kinds if (place, kind) in by_place)),
+            *(_speed(by_place.get((place, kind))) for kind in kinds),
+        )
         for place in (places if verbose else spread_out(places, MOST_SIZES))
     )
     head = (_("working set"), *(say.named(say.MOVEMENTS, kind) for kind in kinds))
     return shown(_("memory bandwidth by size"), head, rows)
-
-
-def _doublings(point: BandwidthPoint) -> int:
-    """Working sets of about the same size are one row."""
-    return round(log2(max(point.working_bytes, 1)))
-
-
-def _size(bandwidth_points: dict[tuple[int, str], BandwidthPoint], place: int, kinds: Sequence[str]) -> str:
-    return format_buffer(
-        next(bandwidth_points[place, kind].working_bytes for kind in kinds if (place, kind) in bandwidth_points)
-    )
 
 
 def _speed(point: BandwidthPoint | None) -> str:
@@ -172,21 +163,21 @@ def _movement(point: BandwidthPoint) -> tuple[str, str, str]:
 
 def overheads(calibration: Calibration) -> ReportTable:
     rows = (
-        (say.named(say.OVERHEADS, point.name), say.figure(point.time_ns, "ns"), _per_s(point.time_ns))
+        (
+            say.named(say.OVERHEADS, point.name),
+            say.figure(point.time_ns, "ns"),
+            f"{1e9 / point.time_ns.value:,.0f}" if point.time_ns.value else "-",
+        )
         for point in calibration.overheads
     )
     return shown(_("overhead"), (_("what"), _("time"), _("per second")), rows)
-
-
-def _per_s(time_ns: Estimate) -> str:
-    return f"{1e9 / time_ns.value:,.0f}" if time_ns.value else "-"
 
 
 def loaders(calibration: Calibration) -> ReportTable:
     rows = (
         (
             str(loader_point.workers),
-            _("yes") if loader_point.pinned else _("no"),
+            _("yes") if loader_point.pinned else "-",
             format_buffer(loader_point.batch_bytes),
             say.figure(loader_point.batch_time_ns, "ns"),
             say.figure(loader_point.bytes_per_s, "B/s"),
@@ -207,7 +198,7 @@ def doublings(calibration: Calibration) -> ReportTable:
         )
         for doubling in calibration.doublings
     )
-    return shown(_("doubling the batch"), (_("batch"), _("time"), _("time at twice the batch"), _("ratio")), rows)
+    return shown(_("doubling"), (_("batch"), _("time"), _("time at twice the batch"), _("ratio")), rows)
 
 
 # --- collectives ------------------------------------------------------------------------------------------------------
@@ -276,7 +267,7 @@ def ranks(measured: Collectives) -> ReportTable:
         )
         for rank in measured.ranks
     )
-    head = (_("rank"), _("host"), _("device"), _("time for the same work"), _("vs median"), _("remark"))
+    head = (_("rank"), _("host"), _("device"), _("time for the same work"), _("vs median"), "")
     return shown(_("ranks"), head, rows)
 
 
@@ -295,7 +286,7 @@ def pairs(measured: Collectives) -> ReportTable:
             measured.pairs, key=lambda pair_speed: (not pair_speed.slow, pair_speed.bandwidth_ratio)
         )
     )
-    head = (_("ranks"), _("level"), _("latency"), _("vs median"), _("bandwidth"), _("vs median"), _("remark"))
+    head = (_("ranks"), _("among"), _("latency"), _("vs median"), _("bandwidth"), _("vs median"), "")
     return shown(_("pairs"), head, rows)
 
 

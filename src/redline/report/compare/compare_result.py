@@ -107,7 +107,6 @@ class CompareResult(ShownResult):
             "rows": list(_account_bars(difference)),
             "total": time_difference(difference.step.difference_ns),
         }
-        about = Paragraph(text=_("The average step of a rank, by account."))
         return PageDocument(
             title=clipped(" / ".join(self.names), 80),
             headline=sentences([self.about, verdict_sentence(difference)]),
@@ -117,7 +116,7 @@ class CompareResult(ShownResult):
                     name="steps",
                     link=_("Steps"),
                     title=_("Both steps on one scale"),
-                    blocks=(about, TemplateDrawing(template="compared_steps.html.j2", values=drawing)),
+                    blocks=(TemplateDrawing(template="compared_steps.html.j2", values=drawing),),
                     style="panel waterfall",
                 ),
                 Section(

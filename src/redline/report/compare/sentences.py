@@ -20,21 +20,19 @@ def verdict_sentence(difference: RecordingDifference) -> str:
         "change": percent(abs(difference.change)),
     }
     if not difference.judgement.of_measurements:
-        unmeasured = _altered if difference.judgement is Judgement.ALTERED else _predicted
-        return unmeasured(difference, values)
+        return _unmeasured(difference, values)
     if difference.judgement is Judgement.OTHER_WORK:
         return _other_work(difference, values)
     if difference.judgement is Judgement.FASTER:
         return _("Faster: the average step takes {after} instead of {before}, {change} less.").format(**values)
     if difference.judgement is Judgement.SLOWER:
         return _("Slower: the average step takes {after} instead of {before}, {change} more.").format(**values)
-    if difference.change < 0:
-        return _("Undecided: the average step takes {after} instead of {before}, {change} less.").format(**values)
-    return _("Undecided: the average step takes {after} instead of {before}, {change} more.").format(**values)
+    values["change"] = signed(difference.change)
+    return _("Undecided: the average step takes {after} instead of {before}, {change}.").format(**values)
 
 
-def _altered(difference: RecordingDifference, values: Mapping[str, str]) -> str:
-    """Of a what-if, which is never called faster or slower: nobody has measured it."""
+def _unmeasured(difference: RecordingDifference, values: Mapping[str, str]) -> str:
+    """A plan or a what-if is never called faster or slower: nobody has measured it."""
     first, second = (
         _("altered by {changes}").format(changes=clipped(changes, 200))
         if changes
@@ -44,7 +42,7 @@ def _altered(difference: RecordingDifference, values: Mapping[str, str]) -> str:
         for changes, predicted in zip(difference.altered, difference.predicted, strict=True)
     )
     return _(
-        "A what-if, not a measurement: before is {first}, after is {second}. The average step is {after} instead of "
+        "Not measured on both sides: before is {first}, after is {second}. The average step is {after} instead of "
         "{before}, {change}."
     ).format(
         first=first,
@@ -53,17 +51,6 @@ def _altered(difference: RecordingDifference, values: Mapping[str, str]) -> str:
         after=values["after"],
         change=signed(difference.change),
     )
-
-
-def _predicted(difference: RecordingDifference, values: Mapping[str, str]) -> str:
-    change = signed(difference.change)
-    if all(difference.predicted):
-        text = _("Two plans: the predicted step is {after} instead of {before}, {change}.")
-    elif difference.predicted[0]:
-        text = _("A plan and its run: the plan predicted {before} per step, and the run took {after}, {change}.")
-    else:
-        text = _("A run and a plan: the run took {before} per step, and the plan predicts {after}, {change}.")
-    return text.format(before=values["before"], after=values["after"], change=change)
 
 
 def _other_work(difference: RecordingDifference, values: Mapping[str, str]) -> str:
@@ -84,7 +71,6 @@ def _other_work(difference: RecordingDifference, values: Mapping[str, str]) -> s
 
 
 def spread_sentences(difference: RecordingDifference, both: Sides) -> list[str]:
-    """What the steps of the two say beside their averages."""
     if difference.judgement.of_measurements:
         return [median_sentence(difference), interval_sentence(difference)]
     sides = zip(difference.medians_ns, both, strict=True)
@@ -146,10 +132,7 @@ def doubts(difference: RecordingDifference, both: Sides) -> Iterator[str]:
         )
     if difference.context:
         names = listed(context_name(row.what) for row in difference.context)
-        if difference.judgement is Judgement.PREDICTED:
-            yield _("These differ beside prediction and measurement: {names}.").format(names=names)
-        else:
-            yield _("The change is not all that differs: {names}.").format(names=names)
+        yield _("These differ too: {names}.").format(names=names)
 
 
 def _work_doubt(difference: RecordingDifference) -> str:
@@ -190,8 +173,7 @@ MEMORY: Mapping[str, str] = {
     ALLOCATED: marked("allocated on the device"),
     RESERVED: marked("reserved on the device"),
 }
-_SIZES = (marked("{bytes}, {count} ranks"), marked("{count} ranks"))
-"""Of collectives, as the comparison writes them."""
+_SIZES = (marked("{bytes}, {count} ranks"), marked("{count} ranks"))  # of collectives, as the comparison writes them
 
 
 def context_name(what: str) -> str:

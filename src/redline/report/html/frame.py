@@ -16,6 +16,7 @@ from plotly.offline import get_plotlyjs
 from redline import __version__
 from redline.report.document import Chart, PageDocument, ReportTable, TemplateDrawing
 from redline.report.html.policy import embedded_json, policy_of, script_of, shown
+from redline.report.html.prose import prose
 from redline.report.html.tables import sorted_table, table_text
 from redline.report.language import _, spoken
 from redline.report.markdown import capitalised
@@ -87,6 +88,7 @@ def template(name: str) -> Template:
     environment.filters["coded"] = coded
     environment.filters["breakable"] = breakable
     environment.globals["capitalised"] = capitalised
+    environment.filters["prose"] = prose
     return environment.get_template(name)
 
 

@@ -1,8 +1,9 @@
 """The chart of a trial: every pair as a dot, and what they say together."""
 
-from dataclasses import dataclass
 from math import ceil, floor, log10
+from typing import Any
 
+from redline.report.document import PageBlock, Paragraph, Section, TemplateDrawing
 from redline.report.language import _
 from redline.report.trial.sentences import signed_or_open
 from redline.trials.trial_result import TrialResult
@@ -12,27 +13,24 @@ _MARGIN = 0.06  # of the chart, above and below
 _MOST_TICKS = 6
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairsChart:
-    """Every pair by its order, and how far it changed; the estimate with its interval. In percent of the drawing."""
-
-    dots: tuple[tuple[float, float, str], ...]  # across, down, what it is
-    ticks: tuple[tuple[float, str], ...]  # down, what it is
-    zero: float
-    estimate: float
-    low: float
-    high: float
-
-
-def pairs_about() -> str:
-    return _(
+def pairs_section(trial: TrialResult, *said: str) -> Section:
+    """Of a page; without a block where there is no pair."""
+    chart = pairs_chart(trial)
+    about = _(
         "Change of the time in the order in which the pairs ran; above 0: more time with the change. Dashed: the "
         "estimate; the band is its 95 % interval."
     )
+    blocks: list[PageBlock] = []
+    if chart is not None:
+        blocks += [Paragraph(text=text) for text in (*said, about)]
+        blocks.append(TemplateDrawing(template="pairs_chart.html.j2", values={"chart": chart}))
+    link = _("Pairs") if blocks else ""
+    return Section(name="pairs", link=link, title=_("Every pair"), blocks=tuple(blocks), style="panel")
 
 
-def pairs_chart(trial: TrialResult) -> PairsChart | None:
-    """None without a pair."""
+def pairs_chart(trial: TrialResult) -> dict[str, Any] | None:
+    """Every pair by its order (across), its change (down) and what it is; the estimate with its interval. In percent of
+    the drawing; None without a pair."""
     if trial.decision is None:
         return None
     changes = [pair.after_s / pair.before_s - 1 for pair in trial.pairs]
@@ -46,17 +44,17 @@ def pairs_chart(trial: TrialResult) -> PairsChart | None:
         return round(100 * (0.5 - share * (1 - 2 * _MARGIN)), 2)
 
     across = 100 / len(changes)
-    return PairsChart(
-        dots=tuple(
+    return {
+        "dots": [
             (round((number + 0.5) * across, 2), down(change), signed_or_open(change))
             for number, change in enumerate(changes)
-        ),
-        ticks=tuple((down(tick), signed_or_open(tick)) for tick in _ticks(middle - span / 2, middle + span / 2)),
-        zero=down(0.0),
-        estimate=down(known.change),
-        low=down(known.low),
-        high=down(known.high),
-    )
+        ],
+        "ticks": [(down(tick), signed_or_open(tick)) for tick in _ticks(middle - span / 2, middle + span / 2)],
+        "zero": down(0.0),
+        "estimate": down(known.change),
+        "low": down(known.low),
+        "high": down(known.high),
+    }
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -6,8 +6,8 @@ from statistics import median
 
 from redline.numerics import Numerics
 from redline.report.compare.sentences import signed
-from redline.report.language import _, listed, marked, ngettext, sentences
-from redline.report.text_parts import percent
+from redline.report.language import _, marked, ngettext, sentences
+from redline.report.text_parts import capital, percent
 from redline.trials.numbers.check import NumbersResult
 from redline.trials.numbers.judgement import LIMIT, NumbersJudgement, TensorDeviation
 from redline.trials.paired_sequence import USUAL_PAIRS, PairedEstimate, TrialVerdict
@@ -58,10 +58,10 @@ def _roughly(seconds: float) -> str:
 
 def _unmeasured_sentence(trial: TrialResult) -> str:
     if trial.stopped is Stopped.NOTHING_CHANGED:
-        return _("Nothing was changed: {why}.").format(why=listed(_why_not(trial)))
+        return sentences(_untaken(trial))
     if trial.stopped is Stopped.FAILED:
         return _("The job failed with it: {error}").format(error=trial.error)
-    return _("Undecided: the time was spent before a pair was over.")
+    return _not_yet(trial)
 
 
 def interval_of(known: PairedEstimate) -> str:
@@ -73,68 +73,52 @@ def signed_or_open(ratio: float) -> str:
     return _("any") if ratio in (float("inf"), float("-inf")) or ratio <= -1 else signed(ratio)
 
 
-def _why_not(trial: TrialResult) -> Iterator[str]:
+def _untaken(trial: TrialResult) -> Iterator[str]:
     for outcome in trial.levers:
         if not outcome.took:
-            yield f"{outcome.lever}: {outcome.what}"
+            yield _("{lever} changed nothing: {why}.").format(lever=outcome.lever, why=outcome.what)
+
+
+def instead(what: str, after: str, before: str, how: str) -> str:
+    """An amount before and after, with what there is to say of it."""
+    text = _("{what}: {after} instead of {before} ({how}).")
+    return text.format(what=capital(what), after=after, before=before, how=how)
 
 
 def times_sentence(trial: TrialResult) -> str:
-    """What was timed took so long on either side."""
     before_ns, after_ns = (
         round(1e9 * median(times))
         for times in zip(*((pair.before_s, pair.after_s) for pair in trial.pairs), strict=True)
     )
-    values = {"before": format_ns(before_ns), "after": format_ns(after_ns)}
-    if trial.timed is Timed.WHOLE_PROCESS:
-        return _("The whole command takes {after} instead of {before} (medians).").format(**values)
-    if trial.timed is Timed.CALLS:
-        return _("A call takes {after} instead of {before} (medians).").format(**values)
-    return _("A step takes {after} instead of {before} (medians).").format(**values)
+    names = {Timed.WHOLE_PROCESS: _("whole command"), Timed.CALLS: _("call")}
+    return instead(names.get(trial.timed, _("step")), format_ns(after_ns), format_ns(before_ns), _("medians"))
 
 
 def effort_sentence(trial: TrialResult) -> str:
-    """What was compared with what, and how much of it."""
     pairs = len(trial.pairs)
-    values = {"pairs": pairs, "steps": trial.block_steps, "all": trial.steps, "processes": trial.processes}
-    if trial.timed is Timed.STEP_IN_BLOCKS:
+    if trial.timed in (Timed.STEP_IN_BLOCKS, Timed.CALLS):
         text = ngettext(
-            "{pairs} pair of {steps} steps each way, in short turns and random order, inside one process "
-            "({all} steps in all).",
-            "{pairs} pairs of {steps} steps each way, in short turns and random order, inside one process "
-            "({all} steps in all).",
+            "{pairs} pair of {count} each way, in short turns and random order.",
+            "{pairs} pairs of {count} each way, in short turns and random order.",
             pairs,
         )
-    elif trial.timed is Timed.CALLS:
-        text = ngettext(
-            "{pairs} pair of {steps} calls each, in short turns and random order.",
-            "{pairs} pairs of {steps} calls each, in short turns and random order.",
-            pairs,
-        )
-    elif trial.timed is Timed.STEP_OF_PROCESS:
-        text = ngettext(
-            "{pairs} pair of processes in random order, {steps} steps of each counted ({all} steps in all).",
-            "{pairs} pairs of processes in random order, {steps} steps of each counted ({all} steps in all).",
-            pairs,
-        )
-    else:
-        text = ngettext(
-            "{pairs} pair of whole processes in random order.",
-            "{pairs} pairs of whole processes in random order.",
-            pairs,
-        )
-    return text.format(**values)
+        return text.format(pairs=pairs, count=trial.block_steps)
+    text = ngettext(
+        "{pairs} pair of processes in random order.", "{pairs} pairs of processes in random order.", pairs
+    ).format(pairs=pairs)
+    counted = _("{steps} steps of each counted.").format(steps=trial.block_steps) if trial.block_steps else ""
+    return sentences([text, counted])
 
 
 def stop_sentence(trial: TrialResult) -> str:
-    if trial.stopped is Stopped.PAIRS_SPENT:
-        return _("It ended because all pairs were spent; more of them (`--pairs`) narrow the interval.")
+    spent = {Stopped.PAIRS_SPENT: "--pairs", Stopped.TIME_SPENT: "--max-time"}
+    if trial.stopped in spent:
+        text = _("It ended as all that it was given was spent; more (`{option}`) narrows the interval.")
+        return text.format(option=spent[trial.stopped])
     if trial.stopped is Stopped.NO_GAIN:
         return _("It ended as soon as the interval had no gain of {limit} in it.").format(
             limit=percent(trial.negligible)
         )
-    if trial.stopped is Stopped.TIME_SPENT:
-        return _("It ended because the time was spent; more of it (`--max-time`) narrows the interval.")
     return _("It ended as soon as the interval had decided.")
 
 
@@ -154,13 +138,11 @@ def doubts(trial: TrialResult) -> Iterator[str]:
         yield _("The machine was not quiet: other processes used {share} of its CPUs meanwhile.").format(
             share=percent(trial.others_share)
         )
-    for outcome in trial.levers:
-        if not outcome.took and trial.stopped is not Stopped.NOTHING_CHANGED:
-            yield _("{lever} changed nothing: {why}.").format(lever=outcome.lever, why=outcome.what)
+    if trial.stopped is not Stopped.NOTHING_CHANGED:
+        yield from _untaken(trial)
 
 
 def headline(trial: TrialResult | None, numbers: NumbersResult | None) -> str:
-    """The verdicts on time and numbers."""
     said = [verdict_sentence(trial)] if trial else []
     return sentences([*said, *([numbers_sentence(numbers)] if numbers else [])])
 
@@ -201,7 +183,6 @@ _KINDS = {
 
 
 def numbers_sentence(result: NumbersResult) -> str:
-    """The verdict."""
     if result.verdict is Numerics.SEMANTICS:
         return _("The numbers are wrong: the change computes something else.")
     if not result.holds:
@@ -222,7 +203,6 @@ def class_name(numerics: Numerics) -> str:
 
 
 def first_sentence(first: TensorDeviation) -> str:
-    """Where it begins, and how it is off."""
     values = {
         "what": tensor_name(first),
         "step": first.key.step + 1,
@@ -234,7 +214,6 @@ def first_sentence(first: TensorDeviation) -> str:
 
 
 def tensor_name(first: TensorDeviation) -> str:
-    """What it is of the model."""
     name = f"`{first.key.name}`" if first.key.name else _("the model")
     return _(_KINDS.get(first.key.kind, "{name}")).format(name=name)
 
@@ -256,7 +235,6 @@ def extent_sentence(judged: NumbersJudgement, steps: int) -> str:
 
 
 def numbers_sentences(result: NumbersResult) -> Iterator[str]:
-    """All of it, in order."""
     yield numbers_sentence(result)
     if result.first is not None:
         yield first_sentence(result.first)

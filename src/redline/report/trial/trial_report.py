@@ -14,12 +14,11 @@ from redline.report.document import (
     PageDocument,
     Paragraph,
     Section,
-    TemplateDrawing,
 )
 from redline.report.language import _, sentences, speaking
 from redline.report.shown_result import ShownResult
 from redline.report.text_parts import clipped
-from redline.report.trial.pairs_chart import pairs_about, pairs_chart
+from redline.report.trial.pairs_chart import pairs_section
 from redline.report.trial.sentences import (
     cpu_sentence,
     doubts,
@@ -70,19 +69,10 @@ class TrialReport(ShownResult):
 
     def page(self) -> PageDocument:
         verdict, *said = everything(self.trial, self.numbers)
-        chart = pairs_chart(self.trial) if self.trial else None
-        drawing = () if chart is None else (TemplateDrawing(template="pairs_chart.html.j2", values={"chart": chart}),)
         levers = self.trial.levers if self.trial else ()
         tried = (
             *(f"{label}: `{command}`" for label, command in self._programs()),
             *(f"{outcome.lever}: {outcome.what}" for outcome in levers),
-        )
-        pairs = Section(
-            name="pairs",
-            link=_("Pairs") if drawing else "",
-            title=_("Every pair"),
-            blocks=(Paragraph(text=pairs_about()), *drawing) if drawing else (),
-            style="panel",
         )
         return PageDocument(
             title=clipped(self.trial.after if self.trial else verdict, 80),
@@ -91,7 +81,7 @@ class TrialReport(ShownResult):
             sections=(
                 Section(name="verdict", link=_("Verdict"), blocks=()),
                 Section(blocks=tuple(Paragraph(text=text) for text in tried), style="panel"),
-                pairs,
+                *([pairs_section(self.trial)] if self.trial else []),
             ),
         )
 

@@ -76,7 +76,6 @@ class LadderRows:
 
 
 def ladder_rows(result: TuneResult) -> LadderRows:
-    """By the objective of the search."""
     start = _start(result)
     rungs = tuple(_rungs(result, start))
     whole = _whole(result, start)

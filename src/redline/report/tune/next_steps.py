@@ -2,71 +2,45 @@
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from redline.capture.levers import parse_lever
 from redline.report.language import _, listed, spoken
 from redline.report.tune.ladder import ladder_rows
-from redline.trials.lever_pages import lever_page_of, short_name
+from redline.trials.lever_pages import lever_page_of
+from redline.tuning.script_diff import UnplacedLever
 from redline.tuning.tune_result import TuneResult
 
 _SETTINGS = "tuned.toml"
 _PATCHES = (".diff", ".patch")
 
 
-@dataclass(frozen=True, kw_only=True)
-class NextStep:
-    """One thing to do."""
-
-    why: str
-    command: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PastedLever:
-    """A lever that no patch makes: how to make it by hand."""
-
-    lever: str
-    why: str  # no patch does
-    lines: str  # Markdown; one line is as it is typed before the command
-    explained_by: str  # a command
-
-    @property
-    def is_line(self) -> bool:
-        return "\n" not in self.lines
-
-
-def next_steps(result: TuneResult) -> Iterator[NextStep]:
-    """In the order in which people do them; none without a rung, or where the whole was measured and is not better."""
+def next_steps(result: TuneResult) -> Iterator[tuple[str, str]]:
+    """What for, and what to type; none without a rung, or where the whole was measured and is not better."""
     if not is_worth_keeping(result):
         return
     settings = _written(result, _SETTINGS) or str(result.folder / _SETTINGS)
-    yield NextStep(
-        why=_("to run it with all of them, the script unchanged"),
-        command=f"redline run --with {shlex.quote(settings)} -- {result.command}",
-    )
+    command = f"redline run --with {shlex.quote(settings)} -- {result.command}"
+    yield _("to run it with all of them, the script unchanged"), command
     for patch in (path for path in result.written if path.endswith(_PATCHES)):
-        yield NextStep(why=_patch_purpose(result), command=f"git apply {shlex.quote(patch)}")
+        placed = listed((result.diff.placed if result.diff else ()) or result.ladder.levers)
+        yield _("to put {levers} into your own files").format(levers=placed), f"git apply {shlex.quote(patch)}"
 
 
-def pasted_levers(result: TuneResult) -> list[PastedLever]:
-    """What is left to do beside the patch, in the language that is spoken now."""
+def pasted_levers(result: TuneResult) -> list[UnplacedLever]:
+    """What is left to do beside the patch, in the language that is spoken now; the search wrote it in English."""
     if result.diff is None or not is_worth_keeping(result):
         return []
     return [
-        PastedLever(
-            lever=lever.lever,
-            why=lever.why,
-            lines=_lines(lever.lever, lever.lines),
-            explained_by=f"redline explain {short_name(parse_lever(lever.lever).kind.name)}",
-        )
+        lever
+        if lever.is_line
+        else replace(lever, lines=lever_page_of(parse_lever(lever.lever).kind.name, spoken()).keep)
         for lever in result.diff.unplaced
     ]
 
 
-def pasted_sentence(lever: PastedLever) -> str:
-    """What has to be done for it by hand, and why."""
+def pasted_sentence(lever: UnplacedLever) -> str:
     values = {"lever": lever.lever, "why": lever.why}
     if lever.is_line:
         return _("{lever} goes before the command ({why})").format(**values)
@@ -76,17 +50,6 @@ def pasted_sentence(lever: PastedLever) -> str:
 def is_worth_keeping(result: TuneResult) -> bool:
     is_unmeasured = result.ladder.whole is None and result.ladder.whole_memory is None
     return bool(result.ladder.rungs) and (is_unmeasured or ladder_rows(result).is_proven)
-
-
-def _patch_purpose(result: TuneResult) -> str:
-    if result.diff is None or not result.diff.unplaced:
-        return _("to put them into your own files")
-    return _("to put {levers} into your own files").format(levers=listed(result.diff.placed))
-
-
-def _lines(lever: str, lines: str) -> str:
-    """Those of the page in the language that is spoken now; the search wrote them in English."""
-    return lines if "\n" not in lines else lever_page_of(parse_lever(lever).kind.name, spoken()).keep
 
 
 def _written(result: TuneResult, name: str) -> str:

@@ -1,20 +1,27 @@
 """A search for better settings as one HTML file that needs nothing else: the ladder, what was rejected, the proof."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
-
 from redline.report.compare.sentences import signed
-from redline.report.html.frame import frame, template
-from redline.report.html.prose import prose
+from redline.report.display import Style
+from redline.report.document import (
+    Code,
+    Folded,
+    Items,
+    LabelledLines,
+    PageBlock,
+    PageDocument,
+    Paragraph,
+    Section,
+    TemplateDrawing,
+)
 from redline.report.language import _, listed, sentences, spoken
-from redline.report.text_parts import clipped
-from redline.report.trial.pairs_chart import pairs_about, pairs_chart
+from redline.report.text_parts import capital, clipped
+from redline.report.trial.pairs_chart import pairs_section
 from redline.report.trial.sentences import everything, verdict_sentence
 from redline.report.tune.ladder import LadderRow, LadderRows, ladder_rows
-from redline.report.tune.next_steps import PastedLever, is_worth_keeping, next_steps, pasted_levers, pasted_sentence
+from redline.report.tune.next_steps import is_worth_keeping, next_steps, pasted_levers, pasted_sentence
 from redline.report.tune.rejection_messages import untried_sentences, why, with_reasons
 from redline.report.tune.sentences import amount_text, beside, doubts, headline, limiting_sentences, time_name
 from redline.report.tune.tables import ladder_table, rejected_table, row_name
@@ -23,40 +30,46 @@ from redline.tuning.candidates import LeverCandidate
 from redline.tuning.tune_result import Objective, Rejected, Rung, TuneResult
 
 
-def render(result: TuneResult) -> str:
-    rows = ladder_rows(result)
-    whole = result.ladder.whole
-    return template("tune.html.j2").render(
-        **frame(clipped(result.command, 80), charts={}, tables={}, words={"copy": _("Copy"), "copied": _("Copied")}),
+def page_of(result: TuneResult) -> PageDocument:
+    rows, ladder = ladder_rows(result), result.ladder
+    doubt = tuple(doubts(result, rows))
+    rejected, untried = rejected_table(result, whole_text=True), untried_sentences(ladder.rejected)
+    not_tried = LabelledLines(lines=tuple(("" if n else _("not tried"), text) for n, text in enumerate(untried)))
+    kept: list[PageBlock] = [ladder_table(result, rows), *map(_rung_details, ladder.rungs)] if rows.rungs else []
+    not_kept: list[PageBlock] = [not_tried] if untried else []
+    not_kept += [rejected, *map(_rejected_details, with_reasons(ladder.rejected))] if rejected.rows else []
+    whole = ladder.whole if rows.rungs else None
+    return PageDocument(
+        title=clipped(result.command, 80),
         headline=headline(result, rows),
-        second=sentences(beside(result, rows)),
-        doubts=list(doubts(result, rows)),
-        limiting=limiting_sentences(result),
-        command=result.command,
-        next_steps=list(next_steps(result)),
-        pasted=[(pasted_sentence(lever), _lines(lever), lever.is_line) for lever in pasted_levers(result)],
-        patch=result.diff.patch.expandtabs(4) if result.diff and is_worth_keeping(result) else "",
-        ladder=ladder_chart(rows, result.objective),
-        ladder_table=ladder_table(result, rows),
-        rejected_table=rejected_table(result, whole_text=True),
-        untried=untried_sentences(result.ladder.rejected),
-        whole=sentences(everything(whole, None)) if whole and rows.rungs else "",
-        chart=pairs_chart(whole) if whole and rows.rungs else None,
-        pairs_about=pairs_about(),
-        kept=[_rung_details(rung) for rung in result.ladder.rungs],
-        rejected=[_rejected_details(lever) for lever in with_reasons(result.ladder.rejected)],
+        said=(sentences(beside(result, rows)),),
+        sections=(
+            Section(name="verdict", link=_("Verdict"), blocks=()),
+            Section(blocks=(Items(items=doubt, style=Style.LIMIT),) if doubt else (), style="panel warning"),
+            _ladder_section(rows, result.objective),
+            Section(blocks=tuple(_commands(result)), style="panel fix next"),
+            Section(name="rungs", blocks=tuple(kept)),
+            Section(name="rejected", link=capital(_("not kept")), blocks=tuple(not_kept)),
+            *([pairs_section(whole, sentences(everything(whole, None)))] if whole else []),
+        ),
+        words={"copy": _("Copy"), "copied": _("Copied")},
     )
 
 
-def _lines(lever: PastedLever) -> Markup | str:
-    """The prose of a page is ours; a line is what precedes the command, and may hold anything."""
-    return lever.lines if lever.is_line else prose(lever.lines)
+def _commands(result: TuneResult) -> Iterator[PageBlock]:
+    yield LabelledLines(lines=((_("command"), result.command), *limiting_sentences(result)))
+    yield from (Code(about=why, text=command) for why, command in next_steps(result))
+    for lever in pasted_levers(result):
+        said = pasted_sentence(lever)
+        yield Code(about=said, text=lever.lines) if lever.is_line else Folded(title=said, content=lever.lines)
+    if result.diff and result.diff.patch and is_worth_keeping(result):
+        yield Code(text=result.diff.patch.expandtabs(4), summary=_("The patch"))
 
 
-def _rung_details(rung: Rung) -> dict[str, Any]:
+def _rung_details(rung: Rung) -> Items:
     """All that is known of one lever in this search, folded on the page."""
     title = listed(_page_title(candidate) for candidate in rung.candidates)
-    return {"name": rung.name, "title": title, "said": list(filter(None, _rung_said(rung)))}
+    return Items(title=rung.name, items=(title, *filter(None, _rung_said(rung))), is_folded=True)
 
 
 def _rung_said(rung: Rung) -> Iterator[str]:
@@ -70,9 +83,9 @@ def _rung_said(rung: Rung) -> Iterator[str]:
         yield _("Without the rungs before it: {verdict}").format(verdict=verdict_sentence(rung.alone))
 
 
-def _rejected_details(rejected: Rejected) -> dict[str, Any]:
-    name, title = f"{rejected.candidate.name}: {why(rejected.why)}", _page_title(rejected.candidate)
-    return {"name": name, "title": title, "said": list(filter(None, _rejected_said(rejected)))}
+def _rejected_details(rejected: Rejected) -> Items:
+    said = (_page_title(rejected.candidate), *filter(None, _rejected_said(rejected)))
+    return Items(title=f"{rejected.candidate.name}: {why(rejected.why)}", items=said, is_folded=True)
 
 
 def _rejected_said(rejected: Rejected) -> Iterator[str]:
@@ -101,48 +114,39 @@ _ROOM = 1.02  # of the longest bar, so that its interval is seen
 _UNKNOWN = "-"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LadderBar:
-    """One row of the chart; lengths and places in percent of the track."""
-
-    name: str
-    amount: str
-    change: str  # on top of the row before, or of the whole; "" for the start
-    length: float
-    before: float  # the end of the bar that it is measured against
-    low: float
-    high: float
-    has_interval: bool
-    is_whole: bool
-    beside: str  # the other amount: memory where time was the objective, and the reverse
-    beside_length: float
+def _ladder_section(rows: LadderRows, objective: Objective) -> Section:
+    chart = ladder_chart(rows, objective)
+    about = _(
+        "From the start down the rungs: each bar has all levers so far. Pale: what its lever gained; the line at its "
+        "end is the interval. The last bar is all of them against the start, measured afresh: the figure that counts."
+    )
+    blocks: tuple[PageBlock, ...] = ()
+    if chart is not None:
+        drawing = TemplateDrawing(template="ladder.html.j2", values={"ladder": chart})
+        blocks = (Paragraph(text=about), drawing)
+    return Section(name="ladder", link=_("Ladder"), title=_("Ladder"), blocks=blocks, style="panel")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LadderChart:
-    """All rows; `beside` is what the second bars are."""
+def ladder_chart(rows: LadderRows, objective: Objective) -> dict[str, Any] | None:
+    """A bar for each row, and what they are of; `beside` is what the second bars are, "" where it is not known.
 
-    bars: tuple[LadderBar, ...]
-    what: str
-    beside: str  # "" where it is not known
-
-
-def ladder_chart(rows: LadderRows, objective: Objective) -> LadderChart | None:
-    """None where there is nothing to draw."""
+    None where there is nothing to draw.
+    """
     longest = _ROOM * max(row.amount for row in rows.all)
     if not rows.rungs or longest <= 0:
         return None
     by_memory = objective is Objective.MEMORY
     time, memory = time_name(rows.timed), _("peak memory")
     known = any(_beside(row, objective) for row in rows.all)
-    return LadderChart(
-        bars=tuple(_bars(rows, objective, longest)),
-        what=memory if by_memory else time,
-        beside=(time if by_memory else memory) if known else "",
-    )
+    return {
+        "bars": list(_bars(rows, objective, longest)),
+        "what": memory if by_memory else time,
+        "beside": (time if by_memory else memory) if known else "",
+    }
 
 
-def _bars(rows: LadderRows, objective: Objective, longest: float) -> Iterator[LadderBar]:
+def _bars(rows: LadderRows, objective: Objective, longest: float) -> Iterator[dict[str, Any]]:
+    """Lengths and places in percent of the track; `before` is the end of the bar that it is measured against."""
     other = Objective.TIME if objective is Objective.MEMORY else Objective.MEMORY
     most_beside = max(_beside(row, objective) for row in rows.all) or 1.0
     before = rows.start.amount
@@ -151,19 +155,19 @@ def _bars(rows: LadderRows, objective: Objective, longest: float) -> Iterator[La
             before = rows.start.amount
         low, high = row.bounds(before)
         beside = _beside(row, objective)
-        yield LadderBar(
-            name=row_name(row, rows),
-            amount=amount_text(objective, row.amount),
-            change=signed(row.change.change) if row.change else "",
-            length=_percent(row.amount, longest),
-            before=_percent(before, longest),
-            low=_percent(low, longest),
-            high=_percent(high, longest),
-            has_interval=row.change is not None,
-            is_whole=row is rows.whole,
-            beside=amount_text(other, beside) if beside else _UNKNOWN,
-            beside_length=_percent(beside, most_beside),
-        )
+        yield {
+            "name": row_name(row, rows),
+            "amount": amount_text(objective, row.amount),
+            "change": signed(row.change.change) if row.change else "",
+            "length": _percent(row.amount, longest),
+            "before": _percent(before, longest),
+            "low": _percent(low, longest),
+            "high": _percent(high, longest),
+            "has_interval": row.change is not None,
+            "is_whole": row is rows.whole,
+            "beside": amount_text(other, beside) if beside else _UNKNOWN,
+            "beside_length": _percent(beside, most_beside),
+        }
         before = row.amount
 
 

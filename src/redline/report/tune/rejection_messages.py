@@ -7,7 +7,7 @@ from redline.report.compare.sentences import signed
 from redline.report.language import _, clauses, listed, marked
 from redline.report.trial.sentences import class_name, signed_or_open, tensor_name
 from redline.report.tune.ladder import measured, measured_memory
-from redline.tuning.tune_result import Rejected, Rejection
+from redline.tuning.tune_result import Rejected, Rejection, Rung
 from redline.units import format_bytes
 
 _NAMES = {
@@ -59,12 +59,13 @@ def evidence(rejected: Rejected) -> str:
     if rejected.why is Rejection.FAILED:
         return error_of(rejected)
     if rejected.why is Rejection.CONFLICT:
-        return clauses(filter(None, (_rival(rejected), _changes(rejected))))
+        rival = _("cannot be on together with {lever}").format(lever=rejected.text) if rejected.text else ""
+        return clauses(filter(None, (rival, changes_text(rejected))))
     if rejected.why in (Rejection.WRONG_NUMBERS, Rejection.UNCHECKED_NUMBERS):
-        return clauses(filter(None, (_numbers_text(rejected), _changes(rejected))))
+        return clauses(filter(None, (_numbers_text(rejected), changes_text(rejected))))
     if rejected.why is Rejection.MORE_MEMORY:
-        return clauses(filter(None, (_peaks(rejected), _changes(rejected))))
-    return _changes(rejected) or rejected.text
+        return clauses(filter(None, (_peaks(rejected), changes_text(rejected))))
+    return changes_text(rejected) or rejected.text
 
 
 def error_of(rejected: Rejected) -> str:
@@ -92,31 +93,26 @@ def _numbers_text(rejected: Rejected) -> str:
     return listed(numbers.notes) or class_name(numbers.verdict)
 
 
-def _changes(rejected: Rejected) -> str:
+def changes_text(outcome: Rejected | Rung) -> str:
+    """How time and memory changed, as far as they were measured."""
     parts = []
-    if time := measured(rejected.trial):
+    if time := measured(outcome.trial):
         values = {"change": signed(time.change), "low": signed_or_open(time.low), "high": signed_or_open(time.high)}
         parts.append(_("time {change} (95 %: {low} to {high})").format(**values))
-    if memory := measured_memory(rejected.memory):
+    if memory := measured_memory(outcome.memory):
         values = {"change": signed(memory.change), "low": signed(memory.low), "high": signed(memory.high)}
         parts.append(_("peak memory {change} (all runs: {low} to {high})").format(**values))
     return clauses(parts)
-
-
-def _rival(rejected: Rejected) -> str:
-    return _("cannot be on together with {lever}").format(lever=rejected.text) if rejected.text else ""
 
 
 def _peaks(rejected: Rejected) -> str:
     """Of both ways, or of the one that is known; the search hands it on as a number of bytes."""
     trial = rejected.trial
     if rejected.text.isdecimal():
-        return _("peak memory {peak}").format(peak=format_bytes(int(rejected.text)))
+        return f"{_('peak memory')} {format_bytes(int(rejected.text))}"
     if trial is None or not trial.before_peak_bytes or not trial.after_peak_bytes:
         return rejected.text
-    return _("peak memory {after} instead of {before}").format(
-        after=format_bytes(trial.after_peak_bytes), before=format_bytes(trial.before_peak_bytes)
-    )
+    return f"{_('peak memory')} {format_bytes(trial.before_peak_bytes)} -> {format_bytes(trial.after_peak_bytes)}"
 
 
 # --- what was not tried -----------------------------------------------------------------------------------------------

@@ -4,81 +4,30 @@ from collections import Counter
 from collections.abc import Iterator
 
 from redline.report.compare.sentences import signed
-from redline.report.language import _, listed, ngettext, sentences
+from redline.report.language import _, clauses, listed, ngettext, sentences
 from redline.report.text_parts import percent
 from redline.report.trial.sentences import doubts as trial_doubts
-from redline.report.trial.sentences import extent_sentence, numbers_sentence, verdict_sentence
+from redline.report.trial.sentences import extent_sentence, instead, numbers_sentence, verdict_sentence
 from redline.report.tune.ladder import LadderRows, LadderTime, MeasuredChange
 from redline.report.tune.rejection_messages import was_tried, why, with_reasons
-from redline.tuning.tune_result import Objective, Rejection, TuneResult
+from redline.tuning.tune_result import Objective, TuneResult
 from redline.units import format_bytes, format_ns
 
 
 def headline(result: TuneResult, rows: LadderRows) -> str:
-    """The verdict on the whole, and on its numbers."""
     if not rows.rungs:
-        return _nothing_sentence(result)
+        return _("No lever was proven better with correct numbers.")
     if rows.is_proven:
         return sentences([_gain_sentence(result, rows), numbers_verdict(result)])
     return sentences([_unproven_sentence(result, rows), numbers_verdict(result)])
 
 
-def _nothing_sentence(result: TuneResult) -> str:
-    """What there was no time for is not called useless."""
-    if result.objective is Objective.MEMORY:
-        nothing = _("Nothing was found that needs less memory and is right.")
-    else:
-        nothing = _("Nothing was found that is faster and right.")
-    late = sum(lever.why is Rejection.NO_TIME for lever in result.ladder.rejected)
-    text = ngettext(
-        "The time was spent before {count} lever could be tried.",
-        "The time was spent before {count} levers could be tried.",
-        late,
-    )
-    return sentences([nothing, text.format(count=late) if late else ""])
-
-
 def _gain_sentence(result: TuneResult, rows: LadderRows) -> str:
-    count = len(result.ladder.levers)
-    values = {"change": "", "interval": "", "count": count, **_amounts(result, rows)}
-    if rows.whole and rows.whole.change:
-        values["change"] = percent(-rows.whole.change.change)
-        values["interval"] = gain_interval(rows.whole.change)
-    if result.objective is Objective.MEMORY:
-        text = ngettext(
-            "The peak memory is {after} instead of {before}: {change} less (all runs: {interval}), with {count} lever.",
-            "The peak memory is {after} instead of {before}: {change} less "
-            "(all runs: {interval}), with {count} levers.",
-            count,
-        )
-    elif rows.timed is LadderTime.COMMAND:
-        text = ngettext(
-            "The whole command takes {after} instead of {before}: {change} less time "
-            "(95 %: {interval}), with {count} lever.",
-            "The whole command takes {after} instead of {before}: {change} less time "
-            "(95 %: {interval}), with {count} levers.",
-            count,
-        )
-    elif rows.timed is LadderTime.BATCH:
-        text = ngettext(
-            "A batch of the start takes {after} instead of {before}: {change} less time "
-            "(95 %: {interval}), with {count} lever.",
-            "A batch of the start takes {after} instead of {before}: {change} less time "
-            "(95 %: {interval}), with {count} levers.",
-            count,
-        )
-    else:
-        text = ngettext(
-            "A step takes {after} instead of {before}: {change} less time (95 %: {interval}), with {count} lever.",
-            "A step takes {after} instead of {before}: {change} less time (95 %: {interval}), with {count} levers.",
-            count,
-        )
-    return text.format(**values)
-
-
-def _amounts(result: TuneResult, rows: LadderRows) -> dict[str, str]:
-    after = rows.whole.amount if rows.whole else rows.start.amount
-    return {"before": amount_text(result.objective, rows.start.amount), "after": amount_text(result.objective, after)}
+    by_memory = result.objective is Objective.MEMORY
+    whole = rows.whole or rows.start
+    after, before = (amount_text(result.objective, row.amount) for row in (whole, rows.start))
+    name = _("peak memory") if by_memory else time_name(rows.timed)
+    return sentences([_whole_verdict(result, rows), instead(name, after, before, _("medians"))])
 
 
 def _unproven_sentence(result: TuneResult, rows: LadderRows) -> str:
@@ -92,7 +41,6 @@ def _unproven_sentence(result: TuneResult, rows: LadderRows) -> str:
 
 
 def _whole_verdict(result: TuneResult, rows: LadderRows) -> str:
-    """What the fresh measurement says, as far as there is one."""
     if rows.whole and rows.whole.change and result.objective is Objective.MEMORY:
         change = rows.whole.change
         return _("The peak memory changes by {change} (all runs: {low} to {high}).").format(
@@ -112,8 +60,7 @@ def numbers_verdict(result: TuneResult) -> str:
     if not agreed:
         return checked[-1]
     others = _("With {levers} the numbers are others, as you allowed.").format(levers=listed(agreed))
-    rest = _("Beside that: {verdict}").format(verdict=checked[-1]) if checked else ""
-    return sentences([others, rest])
+    return sentences([others, *checked[-1:]])
 
 
 def numbers_extent(result: TuneResult) -> str:
@@ -144,7 +91,6 @@ def doubts(result: TuneResult, rows: LadderRows) -> Iterator[str]:
 
 
 def beside(result: TuneResult, rows: LadderRows) -> list[str]:
-    """What stands below the verdict."""
     return [memory_sentence(result, rows), numbers_extent(result), effort_sentence(result)]
 
 
@@ -152,28 +98,21 @@ def memory_sentence(result: TuneResult, rows: LadderRows) -> str:
     """What the levers do to the other thing: memory where time was the objective, and the reverse; "" if unknown."""
     if rows.whole is None:
         return ""
+    start, whole = rows.start, rows.whole
     if result.objective is Objective.MEMORY:
-        before, after = rows.start.step_s, rows.whole.step_s
-        if not before or not after:
+        if not start.step_s or not whole.step_s:
             return ""
-        return _("A step takes {after} instead of {before} ({change}).").format(
-            after=seconds_text(after), before=seconds_text(before), change=signed(after / before - 1)
-        )
-    if not rows.whole.peak_bytes or not rows.start.peak_bytes:
+        change = signed(whole.step_s / start.step_s - 1)
+        return instead(_("step"), seconds_text(whole.step_s), seconds_text(start.step_s), change)
+    if not whole.peak_bytes or not start.peak_bytes:
         return ""
-    values = {
-        "after": format_bytes(rows.whole.peak_bytes),
-        "before": format_bytes(rows.start.peak_bytes),
-        "change": signed(rows.whole.peak_bytes / rows.start.peak_bytes - 1),
-        "limit": format_bytes(result.memory_limit_bytes),
-    }
+    told = [signed(whole.peak_bytes / start.peak_bytes - 1)]
     if result.memory_limit_bytes:
-        return _("The peak memory is {after} instead of {before} ({change}; limit {limit}).").format(**values)
-    return _("The peak memory is {after} instead of {before} ({change}).").format(**values)
+        told.append(_("limit {limit}").format(limit=format_bytes(result.memory_limit_bytes)))
+    return instead(_("peak memory"), format_bytes(whole.peak_bytes), format_bytes(start.peak_bytes), clauses(told))
 
 
 def limiting_sentences(result: TuneResult) -> list[tuple[str, str]]:
-    """What a diagnosis says limits the job, with its label."""
     if not result.ladder.rungs:
         limiting = result.limiting_now or result.limiting_before
         return [(_("limit"), limiting)] if limiting else []
@@ -182,7 +121,6 @@ def limiting_sentences(result: TuneResult) -> list[tuple[str, str]]:
 
 
 def effort_sentence(result: TuneResult) -> str:
-    """How many levers were tried, and how long it took."""
     tested = [lever for lever in with_reasons(result.ladder.rejected) if was_tried(lever)]
     count = len(tested) + len(result.ladder.rungs)
     text = ngettext("{count} lever was tried in {spent}.", "{count} levers were tried in {spent}.", count)

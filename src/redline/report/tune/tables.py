@@ -63,12 +63,8 @@ def rejected_table(result: TuneResult, *, whole_text: bool = False) -> ReportTab
         title=_("not kept"),
         head=(_("why"), _("lever"), _("what shows it")),
         rows=tuple(
-            (why(lever.why), lever.candidate.name, shown if whole_text else _tail(shown))
+            (why(lever.why), lever.candidate.name, shown if whole_text else clipped(shown[::-1], _MOST_EVIDENCE)[::-1])
             for lever in with_reasons(result.ladder.rejected)
             for shown in (evidence(lever) or _UNKNOWN,)
         ),
     )
-
-
-def _tail(text: str) -> str:
-    return clipped(text[::-1], _MOST_EVIDENCE)[::-1]

@@ -6,11 +6,22 @@ from typing import Any
 
 from redline.report.data import csv_text, enveloped, picked, plain
 from redline.report.display import Style, styled
-from redline.report.document import Block, Commands, Document, Folded, Heading, LabelledLines, Paragraph, ReportTable
+from redline.report.document import (
+    Block,
+    Commands,
+    Document,
+    Folded,
+    Heading,
+    LabelledLines,
+    PageDocument,
+    Paragraph,
+    ReportTable,
+)
 from redline.report.language import _, sentences, speaking
 from redline.report.shown_result import ShownResult
 from redline.report.tune.ladder import LadderRow, LadderRows, MeasuredChange, ladder_rows
 from redline.report.tune.next_steps import next_steps, pasted_levers, pasted_sentence
+from redline.report.tune.page import page_of
 from redline.report.tune.rejection_messages import evidence, untried_sentences
 from redline.report.tune.sentences import (
     beside,
@@ -49,7 +60,7 @@ class TuneReport(ShownResult):
             ("" if number else _("not tried"), sentence)
             for number, sentence in enumerate(untried_sentences(result.ladder.rejected))
         ]
-        typed = [(step.why, step.command) for step in next_steps(result)]
+        typed = list(next_steps(result))
         pasted = [
             (pasted_sentence(lever), lever.lines if lever.is_line else lever.explained_by)
             for lever in pasted_levers(result)
@@ -77,15 +88,13 @@ class TuneReport(ShownResult):
                 *([replace(ladder_table(result, rows), title="")] if rows.rungs else []),
                 *([Folded(title=count, content=rejected)] if rejected.rows else []),
                 LabelledLines(lines=tuple(untried)),
-                Commands(lines=tuple((step.why, step.command) for step in next_steps(result))),
+                Commands(lines=tuple(next_steps(result))),
                 *_pasted(result),
             )
         )
 
-    def html(self) -> str:
-        from redline.report.tune.page import render  # Jinja2 and Plotly, which only pages need
-
-        return render(self.result)
+    def page(self) -> PageDocument:
+        return page_of(self.result)
 
     def csv(self) -> str:
         """The ladder: numbers as they are, in seconds and bytes."""
@@ -150,13 +159,12 @@ def _record(result: TuneResult, rows: LadderRows) -> dict[str, Any]:
         "folder": str(result.folder),
         "written": list(result.written),
         "pasted": plain(result.diff.unplaced) if result.diff else [],
-        "next": [step.command for step in next_steps(result)],
+        "next": [command for _why, command in next_steps(result)],
         "text": " ".join(filter(None, said)),
     }
 
 
 def _row(row: LadderRow) -> dict[str, Any]:
-    """Where the job is with it."""
     return {"step_s": row.step_s, "peak_bytes": row.peak_bytes or None}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -45,7 +46,6 @@ class NumbersResult:
 
     @property
     def score(self) -> float:
-        """The largest, of both."""
         return max((judged.score for judged in (self.structure, self.precision) if judged is not None), default=0.0)
 
 
@@ -59,6 +59,14 @@ class NumbersSource(Protocol):
     def candidate(self, *, fp32: bool) -> RunNumbers: ...
 
 
+class _Started:
+    """Programs that are started when their numbers are asked for."""
+
+    def __init__(self, reference: NumbersReference, program: TrialCommand) -> None:
+        self.reference, self.floors = reference.recorded, reference.floors
+        self.candidate = partial(reference.candidate, program)
+
+
 def check_numbers(
     reference: NumbersReference, candidate: TrialCommand, *, claimed: Numerics = Numerics.REASSOCIATION
 ) -> NumbersResult:
@@ -66,25 +74,7 @@ def check_numbers(
     return check_source(_Started(reference, candidate), claimed)
 
 
-@dataclass(frozen=True)
-class _Started:
-    """Programs that are started when their numbers are asked for."""
-
-    known: NumbersReference
-    program: TrialCommand
-
-    def reference(self, *, fp32: bool) -> RunNumbers:
-        return self.known.recorded(fp32=fp32)
-
-    def floors(self, numerics: Numerics, *, fp32: bool) -> NumberFloors:
-        return self.known.floors(numerics, fp32=fp32)
-
-    def candidate(self, *, fp32: bool) -> RunNumbers:
-        return self.known.candidate(self.program, fp32=fp32)
-
-
 def check_source(source: NumbersSource, claimed: Numerics) -> NumbersResult:
-    """The verdict on a candidate."""
     reference, candidate = source.reference(fp32=False), source.candidate(fp32=False)
     _refuse_unless_comparable(reference, candidate)
     if reference.steps != candidate.steps:

@@ -105,7 +105,9 @@ def compare_runs(reference: RunNumbers, candidate: RunNumbers, *, while_same_inp
             tensors[key] = TensorDifference(error=inf, norm=_norm(copies[0]), reason="left out")
         elif others is None:
             only_reference.append(key)
-        elif splits_batch and (key.kind == ACTIVATION or _is_of_buffer(key, reference)):
+        elif splits_batch and (
+            key.kind == ACTIVATION or (key.kind == MOVEMENT and key._replace(kind=GRADIENT) not in reference.tensors)
+        ):
             skipped.append(SkippedTensor(key=key, why="each rank has its own part of the batch"))
         elif {copy.shape for copy in others} != {copy.shape for copy in copies}:
             shapes = f"{list(copies[0].shape)} and {list(others[0].shape)}"
@@ -129,11 +131,6 @@ def _last_same_input(reference: RunNumbers, candidate: RunNumbers) -> float:
         if key.kind == INPUT and key in candidate.tensors and candidate.tensors[key][0].hash != copies[0].hash
     )
     return min(others, default=inf) - 1
-
-
-def _is_of_buffer(key: TensorKey, reference: RunNumbers) -> bool:
-    """Such as a running mean over the batch."""
-    return key.kind == MOVEMENT and key._replace(kind=GRADIENT) not in reference.tensors
 
 
 def _must_be_there(key: TensorKey, tensor: TensorSketch, reference: RunNumbers) -> bool:

@@ -136,16 +136,15 @@ def test_slow_ranks_and_pairs_come_first() -> None:
     second = text_of(document_of(SICK, cpu_machine())).split("\n\n")[1]
     lines = [line for line in second.split("\n") if line.startswith("  ! ")]
     assert lines == [
-        "  ! rank 3 on host node-a takes 1.9 times as long as the median rank for the same work",
+        "  ! rank 3 on host node-a takes 1.9 times as long as usual for the same work",
         "  ! the link between ranks 0 and 2 is slow: latency 400.0 us, 10 times the usual; bandwidth",
     ]
 
 
 def test_a_slow_rank_whose_core_others_use_is_told_so() -> None:
     slow = replace(collectives(slow=True).ranks[3], cpu_share=0.55)
-    assert say.slow_rank(slow, 4).endswith("; it got 55.0 % of its core: something else is running there")
-    assert say.slow_rank(slow, 2).startswith("rank 3 on host node-a takes 1.9 times as long as the other rank for")
-    assert "core" not in say.slow_rank(replace(slow, cpu_share=0.99), 4)
+    assert say.slow_rank(slow).endswith("; it got 55.0 % of its core: something else is running there")
+    assert "core" not in say.slow_rank(replace(slow, cpu_share=0.99))
 
 
 def test_a_wrong_result_comes_before_all_else() -> None:
@@ -161,13 +160,12 @@ def test_very_many_slow_ranks_are_counted() -> None:
     many = replace(found, ranks=tuple(replace(found.ranks[3], rank=number) for number in range(30)))
     lines = list(say.troubles(many))
     assert len(lines) == 8 + 1 + 1
-    assert lines[8] == "and 22 more like this"
+    assert lines[8] == "22 more"
 
 
 def test_a_healthy_machine_is_called_so() -> None:
-    assert "healthy: all results are correct, none of 4 ranks and 6 pairs is slow" in text_of(
-        document_of(calibration(), cpu_machine())
-    )
+    text = text_of(document_of(calibration(), cpu_machine()))
+    assert "healthy: all results are correct; none of 4 ranks is slow, nor any link" in text
     assert list(say.troubles(None)) == []
 
 
@@ -200,10 +198,8 @@ def test_experiments_that_cannot_be_used_claim_nothing() -> None:
         doublings=tuple(replace(one, time_ns=around(one.time_ns.value, 0.3)) for one in doublings()),
         roofline=replace(found, ridge_flops_per_byte=around(6.43, 0.4)),
     )
-    assert say.doubling(vague) == (
-        "The step time was measured, but is not usable: its interval reaches 30 % to one side, more than 25 %."
-    )
-    assert say.ridge(vague).endswith(" is not usable: its interval reaches 40 % to one side, more than 25 %.")
+    assert say.doubling(vague) == ("Not usable: its interval reaches 30 % to one side, more than 25 %")
+    assert say.ridge(vague) == "Not usable: its interval reaches 40 % to one side, more than 25 %"
 
 
 # --- what cannot be used ----------------------------------------------------------------------------------------------

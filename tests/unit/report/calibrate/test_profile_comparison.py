@@ -194,7 +194,7 @@ def test_text_of_a_comparison(language: str, update_golden: bool) -> None:
 def test_the_first_line_of_a_comparison() -> None:
     same = compare(calibration(), calibration())
     count = len(same.rows)
-    assert summary(same) == f"B is the same as A within the intervals, in all {count} figures"
+    assert summary(same) == f"B against A, {count} figures: {count} same"
     nothing = compare(calibration(), bare_calibration())
     assert summary(nothing) == "the two calibrations have no figure in common"
     assert ProfileComparison(comparison=nothing).rendered("text", unicode=False).isascii()

@@ -89,23 +89,24 @@ def test_nothing_breaks_out_of_the_page(payload: str) -> None:
 def test_bars_go_down_the_rungs_and_the_whole_ends_where_it_was_measured() -> None:
     chart = ladder_chart(ladder_rows(FASTER), Objective.TIME)
     assert chart is not None
-    lengths = [bar.length for bar in chart.bars]
+    bars = chart["bars"]
+    lengths = [bar["length"] for bar in bars]
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[0] == pytest.approx(100 / 1.02, abs=0.01)
     assert lengths[-1] == pytest.approx(39.8 / 1.02, abs=0.5)
-    for bar in chart.bars:
-        assert bar.low <= bar.length <= bar.high
-    assert [bar.before for bar in chart.bars[1:-1]] == lengths[:-2]
-    assert chart.bars[-1].before == lengths[0]
-    assert [bar.is_whole for bar in chart.bars] == [False] * 4 + [True]
-    assert chart.beside == "peak memory"
+    for bar in bars:
+        assert bar["low"] <= bar["length"] <= bar["high"]
+    assert [bar["before"] for bar in bars[1:-1]] == lengths[:-2]
+    assert bars[-1]["before"] == lengths[0]
+    assert [bar["is_whole"] for bar in bars] == [False] * 4 + [True]
+    assert chart["beside"] == "peak memory"
 
 
 def test_bars_of_memory_have_the_step_beside_them() -> None:
     chart = ladder_chart(ladder_rows(LESS_MEMORY), Objective.MEMORY)
     assert chart is not None
-    assert [bar.amount for bar in chart.bars] == ["1.24 GB", "760 MB", "690 MB", "692 MB"]
-    assert [bar.beside for bar in chart.bars] == ["78.40 ms", "99.10 ms", "99.40 ms", "99.30 ms"]
+    assert [bar["amount"] for bar in chart["bars"]] == ["1.24 GB", "760 MB", "690 MB", "692 MB"]
+    assert [bar["beside"] for bar in chart["bars"]] == ["78.40 ms", "99.10 ms", "99.40 ms", "99.30 ms"]
 
 
 def test_without_a_rung_there_is_no_picture() -> None:
@@ -116,7 +117,7 @@ def test_an_open_interval_stays_in_the_picture() -> None:
     few = tuple(replace(rung, trial=trial(-0.3, pairs=2)) for rung in FASTER.ladder.rungs)
     chart = ladder_chart(ladder_rows(replace(FASTER, ladder=replace(FASTER.ladder, rungs=few))), Objective.TIME)
     assert chart is not None
-    assert (chart.bars[1].low, chart.bars[1].high) == (0, 100)
+    assert (chart["bars"][1]["low"], chart["bars"][1]["high"]) == (0, 100)
 
 
 def test_names_in_sentences_are_shown_as_code() -> None:
@@ -138,7 +139,7 @@ def test_the_page_has_the_patch_and_the_lines_to_paste() -> None:
 
 def test_markdown() -> None:
     text = TuneReport(result=FASTER).rendered("md")
-    assert text.startswith("## A step takes 31.11 ms instead of 78.22 ms: 60.3 % less time")
+    assert text.startswith("## Faster: 60.3 % less time (95 %: -60.9 % to -59.8 %). Step: 31.11 ms instead of 78.22 ms")
     assert "| 2 compile=blocks | 35.0 % | 34.6 % to 35.5 % | 35.18 ms | 1.31 GB | sums in another order |" in text
     assert "<details><summary>not kept (10)</summary>" in text
     assert "`redline run --with redline-tune/tuned.toml -- python train.py --epochs 3`" in text
@@ -226,8 +227,10 @@ def test_other_endings_are_refused(tmp_path: Path) -> None:
 
 
 def test_it_shows_its_verdict() -> None:
-    assert repr(TuneReport(result=FASTER)).startswith("<redline tuning: A step takes 31.11 ms instead of 78.22 ms")
-    assert repr(TuneReport(result=NOTHING)).startswith("<redline tuning: Nothing was found that is faster and right.")
+    assert repr(TuneReport(result=FASTER)).startswith("<redline tuning: Faster: 60.3 % less time (95 %:")
+    assert repr(TuneReport(result=NOTHING)).startswith(
+        "<redline tuning: No lever was proven better with correct numbers."
+    )
     assert len(REJECTED) > len(Rejection)
 
 
