@@ -17,7 +17,6 @@ from redline.ledger.rank.rank_analysis import RankAnalysis
 from redline.ledger.rank.rank_match import RankMatch, longest
 from redline.timeline.intervals import Intervals
 from redline.timeline.timeline import TimelineOrigin
-from redline.values import dataclass
 
 COMPUTE = "compute"
 
