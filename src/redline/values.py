@@ -7,10 +7,11 @@ few of them. Here the functions are shared, but for `__init__`, which is compile
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["dataclass"]
+__all__ = ["common_fields", "dataclass"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -22,6 +23,18 @@ else:
         if not asked.get("frozen") or asked.get("order"):
             return dataclasses.dataclass(cls, **asked)
         return _frozen(cls, **asked)
+
+
+def common_fields(record: object, kind: type) -> dict[str, Any]:
+    """The fields of a record that another class has under the same name, to make one of that class."""
+    names = _common(type(record), kind)  # type: ignore[arg-type]  # classes are hashable
+    return {name: getattr(record, name) for name in names}
+
+
+@cache
+def _common(*kinds: type) -> tuple[str, ...]:
+    first, second = ({field.name: None for field in dataclasses.fields(kind)} for kind in kinds)
+    return tuple(name for name in first if name in second)
 
 
 def _frozen(

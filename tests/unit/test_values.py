@@ -148,6 +148,12 @@ def test_defaults_that_are_made_are_made_for_each_object() -> None:
     assert kind(name="a").seeds is not kind(name="a").seeds
 
 
+def test_common_fields_are_those_of_one_name() -> None:
+    apple = OURS["Apple"](name="a", weight=9)
+    assert values.common_fields(apple, OURS["Thing"]) == {"name": "a"}
+    assert OURS["Fruit"](**values.common_fields(apple, OURS["Fruit"])) == OURS["Fruit"](name="a", weight=9)
+
+
 def test_an_object_is_replaced() -> None:
     assert replace(OURS["Apple"](name="a"), weight=9) == OURS["Apple"](name="a", weight=9)
 

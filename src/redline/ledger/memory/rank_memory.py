@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from redline.ledger.rank.digest_limits import Amount, Count
 from redline.ledger.rank.packing import packed, unpacked
 from redline.storage import path_of
 from redline.timeline.timeline import Timeline
-from redline.values import dataclass
+from redline.values import common_fields, dataclass
 
 LEAST_BYTES = 1 << 20  # in use at the peak: a device that never held more is no matter of a diagnosis
 _MOST_DEVICES = 8
@@ -91,27 +91,17 @@ def _reason(error: InputError, path: Path) -> str:
 
 def _kept(device: DeviceMemory) -> KeptDevice:
     peak = device.peak
-    return KeptDevice(
-        device=device.device,
-        events=device.events,
-        span_us=device.span_us,
-        moment=peak.moment,
-        accounts={account: size for account, size in peak.accounts.items() if size},
-        holders=tuple(_largest(peak.holders)),
-        no_stack_bytes=peak.no_stack_bytes,
-        before_bytes=peak.before_bytes,
-        seen=tuple(device.course.accounts),
-        steps=packed(np.array([(step.peak_bytes, step.end_bytes) for step in device.steps], np.int64).reshape(-1, 2).T),
-        growth=tuple(replace(growth, site=_clipped(growth.site)) for growth in device.growth[:_MOST_GROWTH]),
-        modules=tuple((_clipped(module), size) for module, size in device.modules[:_MOST_MODULES]),
-        evidence=replace(device.evidence, left_over_site=_clipped(device.evidence.left_over_site)),
-        accumulates=device.accumulates,
-        is_sharded=device.is_sharded,
-        forward_share=device.forward_share,
-        used_share=device.used_share,
-        capacity_bytes=device.capacity_bytes,
-        missed=device.missed,
-    )
+    steps = np.array([(step.peak_bytes, step.end_bytes) for step in device.steps], np.int64).reshape(-1, 2).T
+    changed: dict[str, Any] = {
+        "accounts": {account: size for account, size in peak.accounts.items() if size},
+        "holders": tuple(_largest(peak.holders)),
+        "seen": tuple(device.course.accounts),
+        "steps": packed(steps),
+        "growth": tuple(replace(growth, site=_clipped(growth.site)) for growth in device.growth[:_MOST_GROWTH]),
+        "modules": tuple((_clipped(module), size) for module, size in device.modules[:_MOST_MODULES]),
+        "evidence": replace(device.evidence, left_over_site=_clipped(device.evidence.left_over_site)),
+    }
+    return KeptDevice(**common_fields(device, KeptDevice) | common_fields(peak, KeptDevice) | changed)
 
 
 def _largest(holders: tuple[MemoryHolder, ...]) -> Iterator[MemoryHolder]:
@@ -152,41 +142,24 @@ def _decoder() -> "msgspec.msgpack.Decoder[RankMemory]":
 def _restored(kept: KeptDevice, digest: Digest) -> DeviceMemory:
     reserved_bytes = sum(kept.accounts.values())
     _check(kept.evidence, reserved_bytes)
-    peak = ByteLedger(
-        moment=kept.moment,
-        reserved_bytes=reserved_bytes,
-        accounts={account: kept.accounts.get(account, 0) for account in MemoryAccount},
-        holders=kept.holders,
-        holes=(),
-        rounding_bytes=0,
-        no_stack_bytes=kept.no_stack_bytes,
-        before_bytes=kept.before_bytes,
-    )
-    return DeviceMemory(
-        file=digest.origin.source,
-        device=kept.device,
-        events=kept.events,
-        span_us=kept.span_us,
-        peak=peak,
-        failure=None,
-        failures=0,
-        history_is_whole=True,
-        contradictions=0,
-        problems=(),
-        course=MemoryCourse(at_ns=(), accounts=dict.fromkeys(kept.seen, ()), has_times=True),
-        is_trace=True,
-        rank=digest.origin.rank,
-        steps=tuple(_step_peaks(kept, digest)),
-        growth=kept.growth,
-        modules=kept.modules,
-        evidence=kept.evidence,
-        accumulates=kept.accumulates,
-        is_sharded=kept.is_sharded,
-        forward_share=kept.forward_share,
-        used_share=kept.used_share,
-        capacity_bytes=kept.capacity_bytes,
-        missed=kept.missed,
-    )
+    accounts = {account: kept.accounts.get(account, 0) for account in MemoryAccount}
+    whole: dict[str, Any] = {"reserved_bytes": reserved_bytes, "accounts": accounts, "holes": (), "rounding_bytes": 0}
+    not_kept: dict[str, Any] = {
+        "failure": None,
+        "failures": 0,
+        "history_is_whole": True,
+        "contradictions": 0,
+        "problems": (),
+    }
+    restored: dict[str, Any] = {
+        "file": digest.origin.source,
+        "peak": ByteLedger(**common_fields(kept, ByteLedger) | whole),
+        "course": MemoryCourse(at_ns=(), accounts=dict.fromkeys(kept.seen, ()), has_times=True),
+        "is_trace": True,
+        "rank": digest.origin.rank,
+        "steps": tuple(_step_peaks(kept, digest)),
+    }
+    return DeviceMemory(**common_fields(kept, DeviceMemory) | not_kept | restored)
 
 
 def _check(evidence: PeakEvidence, reserved_bytes: int) -> None:

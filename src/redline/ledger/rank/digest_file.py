@@ -43,7 +43,7 @@ from redline.storage import is_remote
 from redline.timeline.intervals import Intervals
 from redline.timeline.table import Column
 from redline.timeline.timeline import NONE
-from redline.values import dataclass
+from redline.values import common_fields, dataclass
 
 KIND = "digest"
 SCHEMA_VERSION = 2  # 2: matches of rules
@@ -204,43 +204,26 @@ def _compressed(digest: Digest, made_by: str) -> bytes:
         kind=KIND, schema_version=SCHEMA_VERSION, made_by=made_by, synthetic=bool(digest.origin.synthetic)
     )
     ledger = digest.ledger
-    wire = _Wire(
-        envelope=envelope.to_dict(),
-        origin=digest.origin,
-        facts=digest.facts,
-        zero_ns=digest.zero_ns,
-        window_ns=digest.window_ns,
-        ledger=packed(np.vstack([ledger.start_ns, ledger.end_ns, ledger.steps.T])),
-        outside=tuple(ledger.outside.tolist()),
-        exposed=_edges(digest.exposed),
-        arithmetic=digest.arithmetic,
-        signature=tuple(digest.signature.tolist()),
-        kernels=tuple(digest.kernels),
-        doing=tuple(digest.doing),
-        exchanges=_columns(digest),
-        series=digest.series,
-        sightings=tuple(map(_wire_match, digest.matches)),
-        left_out=digest.left_out,
-        phases=digest.phases,
-        step_work=digest.step_work,
-        step_queue_ns=digest.step_queue_ns,
-        step_host_ns=digest.step_host_ns,
-        fsdp_hooks=_edges(digest.fsdp_hooks),
-        memory=msgspec.Raw(digest.memory) if digest.memory else msgspec.UNSET,
-        sequence=_sequence(digest.exchanges),
-    )
-    return _squeezed(wire)
+    changed: dict[str, Any] = {
+        "envelope": envelope.to_dict(),
+        "ledger": packed(np.vstack([ledger.start_ns, ledger.end_ns, ledger.steps.T])),
+        "outside": tuple(ledger.outside.tolist()),
+        "exposed": _edges(digest.exposed),
+        "signature": tuple(digest.signature.tolist()),
+        "kernels": tuple(digest.kernels),
+        "doing": tuple(digest.doing),
+        "exchanges": _columns(digest),
+        "sightings": tuple(map(_wire_match, digest.matches)),
+        "fsdp_hooks": _edges(digest.fsdp_hooks),
+        "memory": msgspec.Raw(digest.memory) if digest.memory else msgspec.UNSET,
+        "sequence": _sequence(digest.exchanges),
+    }
+    return _squeezed(_Wire(**common_fields(digest, _Wire) | changed))
 
 
 def _wire_match(match: RankMatch) -> _WireMatch:
-    return _WireMatch(
-        code=match.code,
-        by_step=packed(np.vstack([match.claimed_ns, match.alone_ns])),
-        places=_edges(match.places),
-        accounts=dict(match.accounts),
-        figures=dict(match.figures),
-        names=dict(match.names),
-    )
+    by_step = packed(np.vstack([match.claimed_ns, match.alone_ns]))
+    return _WireMatch(**common_fields(match, _WireMatch) | {"by_step": by_step, "places": _edges(match.places)})
 
 
 def _edges(time: Intervals) -> bytes:
@@ -337,29 +320,23 @@ def _digest(wire: _Wire) -> Digest:
     check_phases(wire.phases, ledger)
     for sighting in wire.sightings:
         check_match(_match(sighting), ledger, wire.window_ns)
-    return Digest(
-        origin=_shared_origin(wire.origin),
-        facts=_shared(wire.facts),
-        zero_ns=wire.zero_ns,
-        window_ns=wire.window_ns,
-        ledger=ledger,
-        packed_exposed=PackedIntervals.of(exposed),
-        arithmetic=tuple(map(_shared, wire.arithmetic)),
-        signature=read_signature(wire.signature),
-        kernels=PackedRows.of(wire.kernels, _kernels),
-        doing=PackedRows.of(wire.doing, _doing),
-        exchanges=exchanges,
-        spent=spent,
-        series=tuple(map(_shared, wire.series)),
-        matches=PackedRows.of(wire.sightings, _matches),
-        left_out=wire.left_out,
-        phases=wire.phases,
-        step_work=wire.step_work,
-        step_queue_ns=wire.step_queue_ns,
-        step_host_ns=wire.step_host_ns,
-        packed_fsdp_hooks=PackedIntervals.of(hooks),
-        memory=b"" if isinstance(wire.memory, msgspec.UnsetType) else bytes(wire.memory),
-    )
+    changed: dict[str, Any] = {
+        "origin": _shared_origin(wire.origin),
+        "facts": _shared(wire.facts),
+        "ledger": ledger,
+        "packed_exposed": PackedIntervals.of(exposed),
+        "arithmetic": tuple(map(_shared, wire.arithmetic)),
+        "signature": read_signature(wire.signature),
+        "kernels": PackedRows.of(wire.kernels, _kernels),
+        "doing": PackedRows.of(wire.doing, _doing),
+        "exchanges": exchanges,
+        "spent": spent,
+        "series": tuple(map(_shared, wire.series)),
+        "matches": PackedRows.of(wire.sightings, _matches),
+        "packed_fsdp_hooks": PackedIntervals.of(hooks),
+        "memory": b"" if isinstance(wire.memory, msgspec.UnsetType) else bytes(wire.memory),
+    }
+    return Digest(**common_fields(wire, Digest) | changed)
 
 
 def _exchanges(wire: _Wire) -> tuple[Exchanges, PackedSpent]:
@@ -395,16 +372,12 @@ def _matches(data: bytes) -> Iterator[RankMatch]:
 
 def _match(wire: _WireMatch) -> RankMatch:
     claimed_ns, alone_ns = unpacked(wire.by_step, 2)
-    places = Intervals(*unpacked(wire.places, 2))
-    return RankMatch(
-        code=wire.code,
-        claimed_ns=claimed_ns,
-        alone_ns=alone_ns,
-        accounts=wire.accounts,
-        places=places,
-        figures=wire.figures,
-        names=wire.names,
-    )
+    changed: dict[str, Any] = {
+        "claimed_ns": claimed_ns,
+        "alone_ns": alone_ns,
+        "places": Intervals(*unpacked(wire.places, 2)),
+    }
+    return RankMatch(**common_fields(wire, RankMatch) | changed)
 
 
 def _shared(record: Record) -> Record:
