@@ -90,6 +90,7 @@ def test_g4_expert_parallel_kernels_are_communication(traces: RealTraces) -> Non
 
 def test_g5_two_ranks_in_one_file(traces: RealTraces) -> None:
     ranks = read_file(traces / "h20_ddp_2ranks_merged.json.gz").timelines
+    assert not any(device.name for rank in ranks for device in rank.metadata.devices)  # "python3" is the host's name
     assert [one.rank for one in ranks] == [0, 1]
     assert [len(one.steps) for one in ranks] == [4, 4]
     assert all(one.step_anchor.startswith("optimizer steps") for one in ranks)

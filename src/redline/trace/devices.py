@@ -169,14 +169,19 @@ def _amounts(raw: RawColumns, spans: UnknownSpans) -> dict[str, tuple[int, int]]
 
 
 def _process_name(raw: RawColumns, process: int | str) -> str:
-    return encodable(masked(next(iter(raw.process_names.get(process, ())), "")))[:100]
+    return next(iter(_process_names(raw, process)), "")
+
+
+def _process_names(raw: RawColumns, process: int | str) -> list[str]:
+    """All of them: whoever merges traces adds one of their own."""
+    return [encodable(masked(name))[:100] for name in raw.process_names.get(process, ())]
 
 
 def with_named_devices(metadata: Metadata, raw: RawColumns) -> Metadata:
     """The metadata; where it names no device, with those whose process has a name of its own ("MTIA 9")."""
     if any(device.name for device in metadata.devices):
         return metadata
-    host_names = {_process_name(raw, process) for process in _Host.of(raw).processes}
+    host_names = {name for process in _Host.of(raw).processes for name in _process_names(raw, process)}
     spans_of = np.bincount(raw.spans.lane, minlength=len(raw.lanes))
     devices: dict[int, Device] = {}
     for lane in np.argsort(-spans_of, kind="stable").tolist():  # the busiest process of a device names it
