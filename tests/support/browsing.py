@@ -82,6 +82,7 @@ def check_page(page: Page, log: Log, path: Path, width: int, charts: set[str]) -
     )
     assert set(drawn) == charts
     assert all(count > 0 for count in drawn.values()), drawn
+    page.evaluate("document.querySelectorAll('details').forEach((folded) => folded.open = true)")
     for button in page.query_selector_all("th button, .more:not([hidden])"):
         button.click()
     page.click("#theme")

@@ -98,7 +98,7 @@ def _ridge(calibration: Calibration) -> Mark | None:
     roofline = calibration.roofline
     if roofline is None:
         return None
-    text = f"{_('ridge')}\n{say.figure(roofline.ridge_flops_per_byte, 'FLOP/byte')}"
+    text = "\n".join([_("ridge"), say.figure(roofline.ridge_flops_per_byte, "FLOP/byte")])
     return _mark(roofline.ridge_flops_per_byte.value, roofline.peak_flops_per_s, text)
 
 

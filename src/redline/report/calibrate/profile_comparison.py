@@ -112,7 +112,8 @@ def summary(comparison: Comparison) -> str:
     counts = Counter(row.verdict for row in comparison.rows)
     if not comparison.rows:
         return _("the two calibrations have no figure in common")
-    told = listed(f"{counts[verdict]} {_(VERDICTS[verdict])}" for verdict in ComparisonVerdict if counts[verdict])
+    known = [(str(counts[verdict]), _(VERDICTS[verdict])) for verdict in ComparisonVerdict if counts[verdict]]
+    told = listed(map(" ".join, known))
     return _("B against A, {count} figures: {told}").format(count=len(comparison.rows), told=told)
 
 

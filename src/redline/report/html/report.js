@@ -424,11 +424,13 @@
     const line = document.createElement("tr");
     head.forEach((text, column) => {
       const made = cell("th", text, column);
-      const press = document.createElement("button");
-      press.type = "button";
-      press.textContent = text;
-      press.addEventListener("click", () => sort(column));
-      made.append(press);
+      if (text) {
+        const press = document.createElement("button");
+        press.type = "button";
+        press.textContent = text;
+        press.addEventListener("click", () => sort(column));
+        made.append(press);
+      }
       line.append(made);
     });
     element.querySelector("thead").append(line);

@@ -109,10 +109,11 @@ def _peaks(rejected: Rejected) -> str:
     """Of both ways, or of the one that is known; the search hands it on as a number of bytes."""
     trial = rejected.trial
     if rejected.text.isdecimal():
-        return f"{_('peak memory')} {format_bytes(int(rejected.text))}"
+        return " ".join([_("peak memory"), format_bytes(int(rejected.text))])
     if trial is None or not trial.before_peak_bytes or not trial.after_peak_bytes:
         return rejected.text
-    return f"{_('peak memory')} {format_bytes(trial.before_peak_bytes)} -> {format_bytes(trial.after_peak_bytes)}"
+    peaks = f"{format_bytes(trial.before_peak_bytes)} -> {format_bytes(trial.after_peak_bytes)}"
+    return " ".join([_("peak memory"), peaks])
 
 
 # --- what was not tried -----------------------------------------------------------------------------------------------
