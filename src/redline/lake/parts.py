@@ -43,7 +43,7 @@ def _from_1(table: Any) -> Any:
     arrow, count = pyarrow(), len(table)
     gains = [
         [{"code": code, "alone_share": None, "bound_share": None} for code in codes or ()]
-        for codes in table["findings"].to_pylist()
+        for codes in table["findings"].cast(arrow.list_(arrow.string())).to_pylist()
     ]
     lengths_ns = compute().subtract(table["end_ns"], table["start_ns"])
     columns: dict[str, Any] = {

@@ -38,6 +38,7 @@ from redline.trace.parallel import Worker, collected, workers
 from redline.trace.processes import by_process, named_rank
 from redline.trace.sanity import note_contradictions, sane
 from redline.trace.steps import find_steps
+from redline.trace.times import LARGEST_NS
 from redline.values import dataclass
 
 Result = TypeVar("Result")
@@ -204,7 +205,7 @@ def _from_zero(raw: RawColumns, base_ns: int) -> int:
     first_ns = min(firsts, default=0)
     for times in (raw.spans.start_ns, raw.memory.at_ns, raw.flows.at_ns):
         np.subtract(times, first_ns, out=times)  # in place: the columns are the reader's own
-    return base_ns + first_ns
+    return max(-LARGEST_NS, min(base_ns + first_ns, LARGEST_NS))
 
 
 def _rank_claim(metadata: dict[str, Any], raw: RawColumns, process: int | str, source: Source) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from redline.trace.schema import AnyEvent, Event, ExactEvent, has_large_fraction
 from redline.values import dataclass
 
 NO_TIME = int(np.iinfo(np.int64).min)
-_LARGEST_NS = 2**62 // 1000 * 1000  # times beyond are held here, so that no sum or difference leaves 64 bits
+LARGEST_NS = 2**62 // 1000 * 1000  # times beyond are held here, so that no sum or difference leaves 64 bits
 _DOUBLE_HOLDS_US = 2**43  # above this, doubles of microseconds are 2 ns and more apart
 _DIGITS_OF_US = 16
 
@@ -38,7 +38,7 @@ def with_times(events: list[Event], text: bytes) -> Decoded | None:
 
 def _ns_of(us: np.typing.NDArray[np.float64]) -> I64:
     """Whole nanoseconds. The fraction of a microsecond is taken apart: times 1000, a large double would round again."""
-    usable = np.clip(np.where(np.isnan(us), 0, us), -_LARGEST_NS // 1000, _LARGEST_NS // 1000)
+    usable = np.clip(np.where(np.isnan(us), 0, us), -LARGEST_NS // 1000, LARGEST_NS // 1000)
     whole = np.floor(usable)
     ns: I64 = whole.astype(np.int64) * 1000 + np.rint((usable - whole) * 1000).astype(np.int64)
     ns[np.isnan(us)] = NO_TIME
@@ -57,4 +57,4 @@ def _exact_ns(us: Decimal | None, log: ProblemLog) -> int:
     if not us.is_finite() or us.adjusted() > _DIGITS_OF_US:
         log.add(Reason.BAD_FIELD, example=f"a time of {us:.3e} us")
         return NO_TIME
-    return max(-_LARGEST_NS, min(int((us * 1000).to_integral_value()), _LARGEST_NS))
+    return max(-LARGEST_NS, min(int((us * 1000).to_integral_value()), LARGEST_NS))

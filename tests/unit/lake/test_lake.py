@@ -1,7 +1,9 @@
 """Digests go into the lake once, whole, with what the diagnosis says of them, and come out as answers."""
 
+import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -208,6 +210,17 @@ def test_files_of_the_first_schema_are_read_and_migrated(lake_of_one: Path, tmp_
         assert ask_lake(tmp_path / "lake", "operators").answer.rows
         compact_all(tmp_path / "lake")
     assert {part.schema_version for part in parts_of(tmp_path / "lake")} == {2}
+
+
+def test_a_file_of_the_first_schema_with_other_types_is_named(lake_of_one: Path, tmp_path: Path) -> None:
+    (part,) = parts_of(lake_of_one)
+    old = first_schema(read_part(part)).drop_columns(["findings"])  # type: ignore[attr-defined]
+    folder = tmp_path / part.path.parent.name
+    folder.mkdir()
+    path = folder / part.path.name.replace(".v2.", ".v1.")
+    pq.write_table(old.append_column("findings", pa.array([True] * len(old))), path)
+    with pytest.raises(InputError, match=re.escape(str(path))):
+        read_part(replace(part, path=path, schema_version=1))
 
 
 def test_a_file_of_a_newer_schema_is_refused(lake_of_one: Path, tmp_path: Path) -> None:
