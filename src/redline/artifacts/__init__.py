@@ -10,13 +10,12 @@ import stat
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from redline import __version__
 from redline.errors import InputError, OutputError
-from redline.values import dataclass
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
