@@ -13,6 +13,7 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
 
 from bench.fleet.made_lake import JobOnNodes, job_rows  # noqa: E402
+from redline.errors import InputError  # noqa: E402
 from redline.lake.asking import ask_here  # noqa: E402
 from redline.lake.parts import (  # noqa: E402
     compact_all,
@@ -59,7 +60,7 @@ def test_writers_merges_retention_and_readers_at_once(  # noqa: C901 (five at on
 
     def until_the_end(step: Callable[[], object]) -> Callable[[], None]:
         def repeated() -> None:
-            while not ended.wait(0.05):  # faster, and a reader rightly says that it cannot keep up
+            while not ended.wait(0.05):
                 step()
 
         return repeated
@@ -83,7 +84,12 @@ def test_writers_merges_retention_and_readers_at_once(  # noqa: C901 (five at on
     asked = 0
     while any(thread.is_alive() for thread in adding) or asked < 5:
         least = written[0]
-        ((rows,),) = ask_here(lake, None, recent, parameters={}, days=None).answer.rows
+        try:
+            ((rows,),) = ask_here(lake, None, recent, parameters={}, days=None).answer.rows
+        except InputError as error:  # on a busy machine: it rightly says that it cannot keep up
+            if "changes faster than it can be read" not in str(error):
+                raise
+            continue
         asked += 1
         assert RANKS * least <= int(str(rows)) <= RANKS * (written[0] + 1)
     ended.set()
