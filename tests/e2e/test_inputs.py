@@ -140,7 +140,7 @@ def test_what_was_not_used_is_listed_with_counts_and_time() -> None:
 def test_traces_of_two_jobs_in_a_folder_are_told() -> None:
     folder = sample("other_devices")
     shown = " ".join(redline("diagnose", folder).stdout.split())
-    assert "verdict These are traces of 2 jobs or more, recorded hours apart: diagnose each alone. average step" in shown
+    assert "verdict These are traces of 2 jobs or more, recorded hours apart: diagnose each alone. average" in shown
     assert " at most " not in shown  # what is no step of anybody gains nothing by a fix
     assert "\njobs      2, recorded hours apart" in redline("inspect", folder).stdout
 
