@@ -96,7 +96,7 @@ HANDLERS: dict[str, Callable[..., None]] = {
 @contextmanager
 def alarm(handler: Callable[[int, object], None]) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.005)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)  # a busy machine may take long to come to what it interrupts
     try:
         yield
     finally:
